@@ -1,0 +1,24 @@
+"""Multi-head attention, one definition for every chapter of the book.
+
+The modules follow the data: x → project → split → scores → scale → mask → softmax → weighted sum
+→ merge → W_O. Masks are bool, True = may attend.
+"""
+
+from mha import bert
+from mha.attention import attention_scores, masked_softmax, scaled_dot_product_attention
+from mha.heads import merge_heads, split_heads
+from mha.layer import MultiHeadAttention
+from mha.masks import causal_mask, combine_masks, padding_mask
+
+__all__ = [
+    "MultiHeadAttention",
+    "attention_scores",
+    "bert",
+    "causal_mask",
+    "combine_masks",
+    "masked_softmax",
+    "merge_heads",
+    "padding_mask",
+    "scaled_dot_product_attention",
+    "split_heads",
+]

@@ -1,0 +1,196 @@
+"""Attention in named steps: scores → logits → weights → z.
+
+This is the definition that every other implementation in the package is held against.
+"""
+
+import math
+from numbers import Real
+
+import torch
+import torch.nn.functional as F
+
+from mha.masks import causal_mask, check_mask, combine_masks
+
+
+def attention_scores(q, k):
+    """Compare each query with each key by their dot product: scores[t, s] = q[t] · k[s].
+
+    The scores are raw: not yet scaled, masked or normalised (the QKᵀ of Vaswani et al. 2017,
+    equation 1).
+
+    Parameters
+    ----------
+    q : Tensor, B H T d; any number of leading axes is taken, here and below
+    k : Tensor, B H S d
+
+    Returns
+    -------
+    Tensor, B H T S
+
+    Raises
+    ------
+    TypeError, ValueError : dtypes, widths or leading axes of q and k that differ
+
+    >>> q = torch.tensor([[1, 0], [2, 1]])
+    >>> k = torch.tensor([[1, 1], [0, 3], [2, 0]])
+    >>> attention_scores(q, k).tolist()
+    [[1, 0, 2], [3, 3, 4]]
+    """
+    _check_pair(q, k)
+    return q @ k.transpose(-2, -1)  # B H T S
+
+
+def masked_softmax(logits, mask=None):
+    """Turn each row of logits into weights: weights[t, s] = exp(logits[t, s]) / Σ_visible exp.
+
+    A hidden key gets exactly 0, and each row sums to 1. A row that may see no key is all zero:
+    exp(−∞) / 0 would be NaN, in the gradient too. So an empty row is kept finite before the
+    softmax and set to zero after it; its gradient is zero.
+
+    Half precision keeps its dtype: torch sums in float32 inside the softmax and rounds the result.
+
+    Parameters
+    ----------
+    logits : Tensor of floats, B H T S
+    mask : bool Tensor, (T, S) or broadcasting to (B, H, T, S), True = may attend; or None
+
+    Returns
+    -------
+    Tensor, B H T S
+
+    >>> logits = torch.zeros(2, 3)
+    >>> mask = torch.tensor([[True, True, False], [False, False, False]])
+    >>> masked_softmax(logits, mask).tolist()
+    [[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]
+    """
+    _check_floats("logits", logits)
+    check_mask(mask, logits.shape)
+    return _softmax(logits, mask, overwrite=False)
+
+
+def scaled_dot_product_attention(q, k, v, mask=None, *, scale=None, dropout=0.0, is_causal=False):
+    """Average the values, weighted by how well each key answers the query.
+
+    logits = scale · q kᵀ;  weights = softmax(logits) over the visible keys;  z = weights v
+    (Vaswani et al. 2017, equation 1). A query that may see no key has zero weights and z = 0.
+    The rounding is the dtype's: in half precision the logits are rounded before the softmax.
+
+    Parameters
+    ----------
+    q, k, v : Tensor, B H T d, B H S d and B H S d_v, of one float dtype
+    mask : bool Tensor, (T, S) or broadcasting to (B, H, T, S), True = may attend; or None
+    scale : float; None means 1/√d
+    dropout : float in [0, 1), the share of weights dropped; applied whenever it is not 0
+    is_causal : bool; and-ed with `mask`: the last query sees the last key (`causal_mask`)
+
+    Returns
+    -------
+    z, weights : Tensor, B H T d_v and B H T S; the weights are those before dropout
+
+    >>> q, k = torch.tensor([[0.0]]), torch.tensor([[1.0], [2.0]])
+    >>> scaled_dot_product_attention(q, k, v=torch.tensor([[4.0], [8.0]]))
+    (tensor([[6.]]), tensor([[0.5000, 0.5000]]))
+    """
+    check_attention_inputs(q, k, v, mask, scale=scale, dropout=dropout, is_causal=is_causal)
+    if is_causal:
+        mask = combine_masks(mask, causal_mask(q.shape[-2], k.shape[-2], device=q.device))
+    # Scaling q scales every score: T·d products instead of T·S, and no second T·S tensor.
+    logits = attention_scores(q * scale_or_default(scale, q), k)  # B H T S
+    # Nobody else holds these logits: under no_grad the weights take their memory.
+    weights = _softmax(logits, mask, overwrite=not torch.is_grad_enabled())  # B H T S
+    kept = F.dropout(weights, dropout) if dropout else weights
+    z = kept @ v  # B H T d_v
+    return z, weights
+
+
+def _softmax(logits, mask, *, overwrite):
+    """Compute `masked_softmax` of checked input, in the memory of `logits` if `overwrite`."""
+    out = logits if overwrite else None
+    if mask is None:
+        return torch.softmax(logits, dim=-1, out=out)
+    fill = torch.Tensor.masked_fill_ if overwrite else torch.Tensor.masked_fill
+    empty = ~mask.any(dim=-1, keepdim=True)  # … T 1, rows that may see no key
+    hidden = ~(mask | empty)  # an empty row hides nothing for now, so that it stays finite
+    visible = fill(logits, hidden, -math.inf)
+    weights = torch.softmax(visible, dim=-1, out=out)
+    return fill(weights, empty, 0.0)
+
+
+def scale_or_default(scale, q):
+    """Return `scale`, or 1/√d for None: it keeps the variance of q · k at 1 for any width d."""
+    return 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+
+
+def check_attention_inputs(q, k, v, mask, *, scale, dropout, is_causal):
+    """Raise unless these are arguments of attention; every implementation asks here first."""
+    _check_pair(q, k)
+    _check_floats("q", q)
+    _check_tensor("v", v)
+    if v.shape[:-1] != k.shape[:-1]:
+        raise ValueError(
+            f"v has shape {tuple(v.shape)}, k has {tuple(k.shape)}; give every key one value: "
+            "all axes but the last must agree"
+        )
+    _check_same_dtype("v", v, q)
+    check_mask(mask, (*q.shape[:-1], k.shape[-2]))
+    if scale is not None and (isinstance(scale, bool) or not isinstance(scale, Real)):
+        raise TypeError(f"scale={scale!r} is not a number; pass a float, or None for 1/√d")
+    if scale is not None and not math.isfinite(scale):
+        raise ValueError(f"scale={scale} is not finite; pass a float, or None for 1/√d")
+    check_dropout(dropout)
+    check_is_causal(is_causal)
+
+
+def check_dropout(dropout):
+    """Raise unless `dropout` is a number in [0, 1)."""
+    if isinstance(dropout, bool) or not isinstance(dropout, Real):
+        raise TypeError(f"dropout={dropout!r} is not a number; pass a float in [0, 1)")
+    if not 0 <= dropout < 1:  # written so that NaN fails too
+        raise ValueError(f"dropout={dropout} is outside [0, 1); pass 0.0 to drop nothing")
+
+
+def check_is_causal(is_causal):
+    """Raise unless `is_causal` is a bool."""
+    if not isinstance(is_causal, bool):
+        kind = type(is_causal).__name__
+        raise TypeError(f"is_causal is a {kind}; pass True or False, and hand a mask over as mask=")
+
+
+def _check_pair(q, k):
+    _check_tensor("q", q)
+    _check_tensor("k", k)
+    if q.shape[:-2] != k.shape[:-2]:
+        raise ValueError(
+            f"q has shape {tuple(q.shape)}, k has {tuple(k.shape)}; "
+            "the axes before the last two (batch, heads) must agree"
+        )
+    if q.shape[-1] != k.shape[-1]:
+        raise ValueError(
+            f"q has width {q.shape[-1]}, k has width {k.shape[-1]}; "
+            "a dot product needs equal widths: project both to one d"
+        )
+    _check_same_dtype("k", k, q)
+
+
+def _check_tensor(name, value):
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"{name} is a {type(value).__name__}; pass a torch tensor, B H T d")
+    if value.ndim < 2 or value.shape[-1] == 0:
+        raise ValueError(
+            f"{name} has shape {tuple(value.shape)}; pass (…, tokens, width) with a width of at "
+            "least 1; a single vector becomes one token with [None, :]"
+        )
+
+
+def _check_floats(name, value):
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"{name} is a {type(value).__name__}; pass a torch tensor of floats")
+    if not value.is_floating_point():
+        raise TypeError(f"{name} has dtype {value.dtype}; the softmax needs floats: {name}.float()")
+
+
+def _check_same_dtype(name, value, q):
+    if value.dtype != q.dtype:
+        raise TypeError(
+            f"{name} has dtype {value.dtype}, q has {q.dtype}; convert one: {name}.to(q.dtype)"
+        )

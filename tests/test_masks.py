@@ -1,0 +1,212 @@
+"""Masks: which pairs they let through, how they combine, what is refused."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mha import causal_mask, combine_masks, padding_mask
+from mha.masks import check_mask
+
+B, T, S, H = 2, 3, 5, 7
+repeatable = settings(deadline=None, derandomize=True, database=None, max_examples=50)
+
+
+def test_causal_by_hand():
+    assert causal_mask(3).int().tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+
+
+def test_causal_aligns_the_last_query_with_the_last_key():
+    assert causal_mask(2, 4).int().tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]
+    assert causal_mask(1, 4).int().tolist() == [[1, 1, 1, 1]]  # decoding: one query, all keys
+
+
+def test_causal_leaves_the_first_queries_without_keys_where_there_are_more_of_them():
+    assert causal_mask(4, 2).int().tolist() == [[0, 0], [0, 0], [1, 0], [1, 1]]
+
+
+@repeatable
+@given(st.integers(0, 6), st.integers(0, 6))
+def test_causal_is_the_inequality(n_queries, n_keys):
+    mask = causal_mask(n_queries, n_keys)
+    assert mask.dtype == torch.bool
+    assert mask.shape == (n_queries, n_keys)
+    for t in range(n_queries):
+        for s in range(n_keys):
+            assert mask[t, s].item() == (s <= t + n_keys - n_queries)
+
+
+def test_causal_device():
+    assert causal_mask(2, device="meta").device.type == "meta"
+
+
+def test_padding_by_hand():
+    mask = padding_mask([2, 0, 3], n_keys=3)
+    assert mask.int().tolist() == [[[[1, 1, 0]]], [[[0, 0, 0]]], [[[1, 1, 1]]]]
+    assert mask.dtype == torch.bool
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        (1, 4),
+        np.array([1, 4]),
+        torch.tensor([1, 4]),
+        torch.tensor([1, 4], dtype=torch.uint8),
+        torch.tensor([1, 4], dtype=torch.int32),
+    ],
+)
+def test_padding_takes_any_whole_numbers(lengths):
+    assert torch.equal(padding_mask(lengths, S), padding_mask([1, 4], S))
+
+
+@repeatable
+@given(st.lists(st.integers(0, 6), max_size=4), st.integers(6, 8))
+def test_padding_counts_back_to_the_lengths(lengths, n_keys):
+    mask = padding_mask(lengths, n_keys)
+    assert mask.shape == (len(lengths), 1, 1, n_keys)
+    assert mask.sum(-1).flatten().tolist() == lengths
+    assert torch.equal(mask, mask.sort(-1, descending=True).values)  # the padding stands behind
+
+
+@pytest.mark.parametrize("bad", [-1, 6])
+def test_padding_lengths_out_of_range(bad):
+    message = re.escape(f"lengths holds {bad}, outside 0 to n_keys=5")
+    with pytest.raises(ValueError, match=message):
+        padding_mask([2, bad], n_keys=5)
+    with pytest.raises(ValueError, match=message):
+        padding_mask(torch.tensor([2, bad]), n_keys=5)
+
+
+def test_padding_lengths_that_are_no_whole_numbers():
+    with pytest.raises(TypeError, match=r"lengths holds 2\.0, which is not a whole number"):
+        padding_mask([1, 2.0], 5)
+    with pytest.raises(TypeError, match="lengths holds True"):
+        padding_mask([True], 5)
+    with pytest.raises(TypeError, match=r"torch\.float32; pass whole numbers"):
+        padding_mask(torch.tensor([1.0]), 5)
+    with pytest.raises(TypeError, match=r"torch\.bool; pass whole numbers.*mask\.sum\(-1\)"):
+        padding_mask(torch.ones(2, 5, dtype=torch.bool), 5)
+    with pytest.raises(ValueError, match=r"lengths has shape \(2, 1\); pass rank 1"):
+        padding_mask(torch.tensor([[1], [2]]), 5)
+
+
+@pytest.mark.parametrize("bad", [2.0, True, "2"])
+def test_sizes_that_are_no_whole_numbers(bad):
+    with pytest.raises(TypeError, match=re.escape(f"n_queries={bad!r} is not a whole number")):
+        causal_mask(bad)
+    with pytest.raises(TypeError, match=re.escape(f"n_keys={bad!r} is not a whole number")):
+        causal_mask(2, bad)
+    with pytest.raises(TypeError, match=re.escape(f"n_keys={bad!r} is not a whole number")):
+        padding_mask([1], bad)
+
+
+def test_negative_sizes():
+    with pytest.raises(ValueError, match="n_queries=-1 is negative; pass an int of at least 0"):
+        causal_mask(-1)
+    with pytest.raises(ValueError, match="n_keys=-2 is negative; pass an int of at least 0"):
+        causal_mask(1, -2)
+
+
+def test_combine_by_hand():
+    both = combine_masks(causal_mask(3), padding_mask([3, 1], n_keys=3))
+    assert both[0, 0].int().tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    assert both[1, 0].int().tolist() == [[1, 0, 0], [1, 0, 0], [1, 0, 0]]
+    assert both.shape == (2, 1, 3, 3)
+
+
+def test_combine_skips_none():
+    mask = causal_mask(3)
+    assert combine_masks() is None
+    assert combine_masks(None, None) is None
+    assert torch.equal(combine_masks(None, mask, None), mask)
+
+
+def test_combine_leaves_its_arguments_alone():
+    one, other = torch.ones(T, S, dtype=torch.bool), torch.zeros(T, S, dtype=torch.bool)
+    combine_masks(one, other)
+    assert one.all()
+    assert not other.any()
+
+
+def test_combine_is_and_in_any_order():
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(T, S), (B, 1, 1, S), (1, H, T, 1), (B, H, T, S)]
+    masks = [torch.rand(shape, generator=generator) < 0.7 for shape in shapes]
+    expected = masks[0] & masks[1] & masks[2] & masks[3]
+    assert torch.equal(combine_masks(*masks), expected)
+    assert torch.equal(combine_masks(*reversed(masks)), expected)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [((3, 5), (5, 3)), ((3, 5), (1, 5)), ((2, 1, 3, 5), (3, 1, 1, 5))]
+)
+def test_combine_refuses_masks_that_do_not_broadcast(one, other):
+    message = re.escape(f"masks of shape {one} and {other} do not broadcast")
+    with pytest.raises(ValueError, match=message):
+        combine_masks(torch.ones(one) > 0, torch.ones(other) > 0)
+
+
+def test_combine_never_stretches_a_mask_of_rank_2():
+    with pytest.raises(ValueError, match="do not broadcast"):
+        combine_masks(torch.ones(B, 1, T, S) > 0, torch.ones(1, S) > 0)
+
+
+def test_combine_checks_each_mask():
+    with pytest.raises(TypeError, match=r"mask has dtype torch\.float32"):
+        combine_masks(causal_mask(3), torch.ones(3, 3))
+    with pytest.raises(ValueError, match="mask has rank 3"):
+        combine_masks(torch.ones(2, 3, 3) > 0)
+
+
+@pytest.mark.parametrize("shape", [(T, S), (1, 1, 1, 1), (B, 1, 1, S), (1, H, 1, S), (B, H, T, S)])
+def test_masks_that_fit(shape):
+    assert check_mask(torch.ones(shape, dtype=torch.bool), (B, H, T, S)) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.uint8])
+def test_a_mask_of_numbers_is_refused(dtype):
+    with pytest.raises(TypeError, match=f"{dtype}, but a mask is bool, True = may attend"):
+        check_mask(torch.ones(T, S, dtype=dtype), (B, H, T, S))
+
+
+def test_a_mask_that_is_no_tensor_is_refused():
+    with pytest.raises(TypeError, match="mask is a list; pass a torch tensor of dtype bool"):
+        check_mask([[True]], (1, 1, 1, 1))
+    with pytest.raises(TypeError, match="mask is a ndarray"):
+        check_mask(np.ones((T, S), dtype=bool), (B, H, T, S))
+
+
+@pytest.mark.parametrize("shape", [(S,), (B, T, S), (1, B, H, T, S)])
+def test_other_ranks_are_refused(shape):
+    with pytest.raises(ValueError, match=rf"mask has rank {len(shape)}, .*mask\[:, None\]"):
+        check_mask(torch.ones(shape, dtype=torch.bool), (B, H, T, S))
+
+
+def test_a_padding_mask_of_rank_2_is_told_to_use_padding_mask():
+    message = r"mask has shape \(2, 5\).*\(3, 5\); for padding.*padding_mask\(lengths, n_keys\)"
+    with pytest.raises(ValueError, match=message):
+        check_mask(torch.ones(B, S, dtype=torch.bool), (B, H, T, S))
+
+
+@pytest.mark.parametrize("shape", [(1, S), (T, 1), (S, T)])
+def test_rank_2_is_exactly_queries_by_keys(shape):
+    with pytest.raises(ValueError, match=r"a mask of rank 2 is \(T, S\) = \(3, 5\)"):
+        check_mask(torch.ones(shape, dtype=torch.bool), (B, H, T, S))
+
+
+@pytest.mark.parametrize("shape", [(B, T, 1, S), (T, 1, T, S), (1, 1, S, T)])
+def test_rank_4_must_broadcast(shape):
+    with pytest.raises(ValueError, match=r"does not broadcast to the weights' \(2, 7, 3, 5\)"):
+        check_mask(torch.ones(shape, dtype=torch.bool), (B, H, T, S))
+
+
+def test_a_mask_may_not_enlarge_the_weights():
+    # torch would broadcast these two; a batch of 1 would silently become a batch of 2.
+    with pytest.raises(ValueError, match="does not broadcast"):
+        check_mask(torch.ones(B, 1, T, S, dtype=torch.bool), (1, H, T, S))
+    with pytest.raises(ValueError, match="does not broadcast"):
+        check_mask(torch.ones(1, 1, T, S, dtype=torch.bool), (T, S))
