@@ -1,0 +1,6 @@
+"""Widgets of the book: one Python file and one ``static/<name>.js`` (+ ``.css``) each."""
+
+from .base import AttentionWidget
+from .head_explorer import HeadExplorer, Sentence
+
+__all__ = ["AttentionWidget", "HeadExplorer", "Sentence"]

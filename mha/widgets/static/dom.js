@@ -1,0 +1,113 @@
+// What the widgets share in the page: elements, themes, keys, colours, announcements. No innerHTML.
+
+/** An element from attributes (null is left out, `text` is its text) and children. */
+export function element(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === "text") node.textContent = value;
+    else if (value !== null) node.setAttribute(name, value);
+  }
+  node.append(...children);
+  return node;
+}
+
+/** Write a text only where it differs, so that an unchanged node costs no layout. */
+export function write(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/** "light" or "dark": the page's own word first, then the reader's preference. */
+function currentTheme() {
+  const page = document.documentElement;
+  const body = document.body;
+  const words = [
+    page.dataset.theme, // pydata theme
+    body.dataset.jpThemeLight && (body.dataset.jpThemeLight === "true" ? "light" : "dark"),
+    // VS Code; its plain "vscode-high-contrast" is dark
+    body.dataset.vscodeThemeKind?.match(/light|dark/)?.[0] ?? (body.dataset.vscodeThemeKind && "dark"),
+    page.getAttribute("theme"), // Colab
+  ];
+  const word = words.find((one) => one === "light" || one === "dark");
+  return word ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+}
+
+/** Call `apply(theme)` now and at every change until `signal` aborts. */
+export function followTheme(apply, signal) {
+  let last = null;
+  const check = () => {
+    const theme = currentTheme();
+    if (theme !== last) apply((last = theme));
+  };
+  const observer = new MutationObserver(check);
+  const filter = ["data-theme", "data-jp-theme-light", "data-vscode-theme-kind", "theme"];
+  for (const node of [document.documentElement, document.body]) {
+    observer.observe(node, { attributes: true, attributeFilter: filter });
+  }
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", check, { signal });
+  signal.addEventListener("abort", () => observer.disconnect());
+  check();
+}
+
+/** Keep plain keys from the notebook's and the page's shortcuts while a control has the focus. */
+export function keepKeys(root, signal) {
+  root.dataset.lmSuppressShortcuts = "true"; // JupyterLab from 4.1 on
+  const keep = (event) => {
+    if (!event.ctrlKey && !event.metaKey && event.key !== "Escape") event.stopPropagation();
+  };
+  for (const type of ["keydown", "keypress", "keyup"]) root.addEventListener(type, keep, { signal });
+}
+
+/** Say the last of a burst of messages in a live region, after a pause. */
+export function announcer(region, signal, pause = 500) {
+  let timer = 0;
+  signal.addEventListener("abort", () => clearTimeout(timer));
+  return (text) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => write(region, text), pause);
+  };
+}
+
+const RAMPS = {
+  // weight 0 is transparent, ½ is the first colour, 1 the second
+  light: [
+    [154, 84, 150],
+    [56, 10, 56],
+  ],
+  dark: [
+    [184, 112, 178],
+    [255, 236, 252],
+  ],
+};
+
+/** 256 RGBA colours for weights from 0 to 1. */
+export function weightColours(theme) {
+  const [middle, end] = RAMPS[theme];
+  const colours = new Uint8ClampedArray(256 * 4);
+  for (let i = 0; i < 256; i++) {
+    const part = i / 127.5;
+    const towards = Math.max(0, part - 1);
+    middle.forEach((from, c) => {
+      colours[4 * i + c] = from + (end[c] - from) * towards;
+    });
+    colours[4 * i + 3] = 255 * Math.min(1, part);
+  }
+  return colours;
+}
+
+/** The place of a weight among the 256 colours. */
+export function colourIndex(weight) {
+  return Math.round(255 * weight);
+}
+
+/** "0.412"; a positive weight never reads as nought. */
+export function weightText(weight) {
+  return weight > 0 && weight < 0.0005 ? "<0.001" : weight.toFixed(3);
+}
+
+/** Three significant digits with a real minus sign. */
+export function numberText(value) {
+  if (!Number.isFinite(value)) return value < 0 ? "−∞" : String(value);
+  const size = Math.abs(value);
+  const text = size >= 100 ? size.toFixed(0) : size >= 10 ? size.toFixed(1) : size.toFixed(2);
+  return (value < 0 && Number(text) !== 0 ? "−" : "") + text;
+}

@@ -1,0 +1,256 @@
+import {
+  attentionScores,
+  attentionWeights,
+  causalMask,
+  decodeFloat16,
+  headEntropy,
+  maxEntropy,
+  rowEntropy,
+  scaleFactor,
+} from "./attention.js";
+import {
+  announcer,
+  element,
+  followTheme,
+  keepKeys,
+  numberText,
+  weightColours,
+  weightText,
+  write,
+} from "./dom.js";
+import { controls, ribbon } from "./head_controls.js";
+import { headGrid } from "./head_grid.js";
+import { tokenMap } from "./token_map.js";
+
+const TRAITS = ["n_heads", "scale", "temperature", "is_causal", "sentence", "head", "query", "key"];
+
+/** The model's state as one plain object; indices clipped, for states that change in two steps. */
+function snapshot(model, sentences) {
+  const state = Object.fromEntries(TRAITS.map((name) => [name, model.get(name)]));
+  const { tokens, task, answer } = sentences[state.sentence];
+  const last = tokens.length - 1;
+  return {
+    ...state,
+    tokens,
+    task,
+    answer,
+    dModel: model.get("d_model"),
+    trained: model.get("trained_heads"),
+    dHead: model.get("d_model") / state.n_heads,
+    head: Math.min(state.head, state.n_heads - 1),
+    query: Math.min(state.query, last),
+    key: Math.min(state.key, last),
+  };
+}
+
+/** state -> scores and weights of all heads; keeps the last of each, as most acts change few. */
+function calculator(sentences) {
+  const kept = {};
+  const keep = (name, id, make) => {
+    if (kept[name]?.id !== id) kept[name] = { id, value: make() };
+    return kept[name].value;
+  };
+  return (s) => {
+    const size = s.tokens.length;
+    const cut = `${s.sentence} ${s.n_heads}`;
+    const scores = keep("scores", cut, () => {
+      const [q, k] = keep("numbers", s.sentence, () =>
+        ["q", "k"].map((name) => decodeFloat16(sentences[s.sentence][name])),
+      );
+      return Array.from({ length: s.n_heads }, (_, h) => attentionScores(q, k, s.dModel, s.n_heads, h));
+    });
+    const factor = scaleFactor(s.scale, s.dHead, s.temperature);
+    return keep("all", `${cut} ${factor} ${s.is_causal}`, () => {
+      const mask = s.is_causal ? causalMask(size) : null;
+      const weights = scores.map((one) => attentionWeights(one, size, factor, mask));
+      const entropy = weights.map((one) => headEntropy(one, size));
+      return { scores, factor, mask, weights, entropy, most: maxEntropy(size, size, mask) };
+    });
+  };
+}
+
+/** Tokens that can be told apart: the second "the" is "the (2)". */
+function distinct(tokens) {
+  return tokens.map((token, i) => {
+    const before = tokens.slice(0, i).filter((one) => one === token).length;
+    const several = tokens.indexOf(token) !== tokens.lastIndexOf(token);
+    return several ? `${token} (${before + 1})` : token;
+  });
+}
+
+/** The chosen cell in words: two selects and the numbers, from score to weight. */
+function readout({ id, put, on }) {
+  const pick = (role) => {
+    const select = element("select", { "aria-label": role, "data-role": role, class: `mha-${role}` });
+    on(select, "change", () => put({ [role]: Number(select.value) }));
+    return select;
+  };
+  const [query, key] = [pick("query"), pick("key")];
+  const [weight, logit, score, factor, sum, bits] = [
+    "weight",
+    "logit",
+    "score",
+    "factor",
+    "row-sum",
+    "row-entropy",
+  ].map((role) => element("span", { "data-role": role }));
+  const node = element(
+    "div",
+    { class: "mha-readout", id: `${id}-readout` },
+    element(
+      "p",
+      { class: "mha-cell" },
+      "query ",
+      query,
+      " → key ",
+      key,
+      ": ",
+      element("span", { class: "mha-whole" }, "weight ", weight),
+    ),
+    element(
+      "p",
+      { class: "mha-steps" },
+      "logit ",
+      logit,
+      ", scaled from score ",
+      score,
+      factor,
+      ". Row: sum ",
+      sum,
+      ", entropy ",
+      bits,
+      " bits.",
+    ),
+  );
+  let shown = null;
+  return {
+    node,
+    update(s, all, names) {
+      if (shown !== names) {
+        for (const select of [query, key]) {
+          select.replaceChildren(...names.map((text, value) => element("option", { value, text })));
+        }
+        shown = names;
+      }
+      [query.value, key.value] = [s.query, s.key];
+      const size = names.length;
+      const cell = s.query * size + s.key;
+      const hidden = all.mask !== null && !all.mask[cell];
+      const numbers = { score: all.scores[s.head][cell], weight: all.weights[s.head][cell] };
+      numbers.logit = hidden ? -Infinity : numbers.score * all.factor;
+      const row = all.weights[s.head].subarray(s.query * size, (s.query + 1) * size);
+      Object.assign(node.dataset, numbers);
+      write(weight, hidden ? "0 (masked)" : weightText(numbers.weight));
+      write(logit, numberText(numbers.logit));
+      write(score, numberText(numbers.score));
+      write(factor, hidden ? " by the mask" : all.factor === 1 ? "" : ` ÷ ${numberText(1 / all.factor)}`);
+      sum.dataset.sum = row.reduce((total, one) => total + one, 0);
+      write(sum, Number(sum.dataset.sum).toFixed(3));
+      write(bits, rowEntropy(row, size)[0].toFixed(2));
+      return `head ${s.head} of ${s.n_heads}, query ${names[s.query]}, key ${names[s.key]}, weight ${weight.textContent}`;
+    },
+  };
+}
+
+function render({ model, el }) {
+  const abort = new AbortController();
+  const { signal } = abort;
+  const on = (node, type, handle) => node.addEventListener(type, handle, { signal });
+  const id = `mha-${Math.random().toString(36).slice(2, 10)}`; // each view loads its own module
+  const sentences = model.get("_data");
+  const names = sentences.map(({ tokens }) => distinct(tokens));
+  const calculate = calculator(sentences);
+  let acted = false;
+  const put = (changes) => {
+    // only ever after an act of the reader
+    const before = snapshot(model, sentences);
+    const after = { ...before, ...changes };
+    const last = sentences[after.sentence].tokens.length - 1;
+    if (!("head" in changes)) after.head = Math.floor((before.head * after.n_heads) / before.n_heads); // the same columns
+    after.query = Math.min(after.query, last);
+    after.key = Math.min(after.key, last);
+    for (const name of TRAITS) model.set(name, after[name]);
+    acted = waiting; // nothing changed: nothing to say
+    model.save_changes();
+  };
+
+  const parts = {
+    id,
+    sentences,
+    choices: model.get("choices"),
+    trained: model.get("trained_heads"),
+    put,
+    on,
+    signal,
+  };
+  const top = controls(parts);
+  const cut = ribbon();
+  const grid = headGrid(parts);
+  const map = tokenMap({ ...parts, describedBy: `${id}-readout` });
+  const cell = readout(parts);
+  const chosen = element("b");
+  const entropy = element("span", { "data-role": "entropy" });
+  const live = element("p", { class: "mha-live", "aria-live": "polite" });
+  const say = announcer(live, signal);
+  const root = element(
+    "div",
+    { class: "mha-explorer", role: "group", "aria-label": "Head explorer" },
+    top.node,
+    cut.node,
+    element(
+      "div",
+      { class: "mha-main" },
+      grid.node,
+      element(
+        "div",
+        { class: "mha-one" },
+        element("p", { class: "mha-title" }, chosen, " · ", cut.columns, " · entropy ", entropy),
+        map.node,
+        cell.node,
+      ),
+    ),
+    live,
+  );
+  keepKeys(root, signal);
+
+  let colours = null;
+  function draw() {
+    const s = snapshot(model, sentences);
+    const all = calculate(s);
+    top.update(s);
+    cut.update(s);
+    grid.update(s, all, colours);
+    map.update(s, all, colours);
+    const spoken = cell.update(s, all, names[s.sentence]);
+    write(chosen, `Head ${s.head} of ${s.n_heads}`);
+    write(entropy, `${all.entropy[s.head].toFixed(2)} of ${all.most.toFixed(2)} bits`);
+    if (acted) say(spoken);
+    acted = false;
+  }
+  let waiting = false; // several traits set in one go are drawn once
+  const later = () => {
+    if (waiting) return;
+    waiting = true;
+    queueMicrotask(() => {
+      waiting = false;
+      if (!signal.aborted) draw();
+    });
+  };
+  const changes = TRAITS.map((name) => `change:${name}`).join(" ");
+  model.on(changes, later);
+  followTheme((theme) => {
+    root.dataset.mhaTheme = theme;
+    colours = weightColours(theme);
+    draw();
+  }, signal);
+  el.append(root);
+  map.fit();
+  root.dataset.ready = "true";
+  return () => {
+    model.off(changes, later);
+    abort.abort();
+    root.remove();
+  };
+}
+
+export default { render };

@@ -1,0 +1,87 @@
+"""Write tests/js/golden.json: what static/attention.js must compute, from the loops reference.
+
+python tools/write_golden.py
+"""
+
+import json
+import math
+import pathlib
+
+import numpy as np
+
+from mha.reference.loops import attend
+
+PATH = pathlib.Path(__file__).parent.parent / "tests" / "js" / "golden.json"
+N_QUERIES, N_KEYS, D_MODEL = 3, 5, 24  # 24 is the least width that all choices divide
+HEADS = (1, 2, 3, 4, 6, 12, 24)
+TEMPERATURE = 0.37
+HALVES = (0.0, -0.0, 1.0, -2.5, 1 / 3, 65504.0, 2**-14, 2**-24, -(2**-15), math.inf, -math.inf)
+
+
+def golden():
+    """Return the inputs, as stored bytes, and for each state the weights and the entropies.
+
+    Weights of the first and the last head only, to keep the file small; the entropy in bits,
+    mean over the queries, of every head.
+    """
+    rng = np.random.default_rng(7)
+    q = (2 * rng.normal(size=(N_QUERIES, D_MODEL))).astype("<f2")
+    k = (2 * rng.normal(size=(N_KEYS, D_MODEL))).astype("<f2")
+    halves = np.array(HALVES, "<f2")
+    singles = np.array([1 / 3, -1e-40, 3e38], "<f4")
+    return {
+        "n_queries": N_QUERIES,
+        "n_keys": N_KEYS,
+        "d_model": D_MODEL,
+        "temperature": TEMPERATURE,
+        "q": q.tobytes().hex(),
+        "k": k.tobytes().hex(),
+        "float16": {"bytes": halves.tobytes().hex(), "values": [repr(float(x)) for x in halves]},
+        "float32": {"bytes": singles.tobytes().hex(), "values": [repr(float(x)) for x in singles]},
+        "cases": list(_cases(q.astype(np.float64), k.astype(np.float64))),
+        "empty_rows": _empty_rows(q.astype(np.float64), k.astype(np.float64)),
+    }
+
+
+def _cases(q, k):
+    for n_heads in HEADS:
+        d = D_MODEL // n_heads
+        factors = {"sqrt": d**-0.5, "none": 1.0, "inverse": 1 / d, "temperature": 1 / TEMPERATURE}
+        for scale, factor in factors.items():
+            for mask in ("none", "causal"):
+                seen = np.tri(N_QUERIES, N_KEYS, N_KEYS - N_QUERIES, dtype=bool)
+                weights = _weights(q, k, n_heads, factor, seen if mask == "causal" else None)
+                yield {
+                    "n_heads": n_heads,
+                    "scale": scale,
+                    "mask": mask,
+                    "first": _rounded(weights[0]),
+                    "last": _rounded(weights[-1]),
+                    "entropy": _rounded([_entropy(head) for head in weights]),
+                }
+
+
+def _empty_rows(q, k):
+    """More queries than keys and a causal mask: the first two queries see no key."""
+    return _rounded(attend(k, q, q, np.tri(N_KEYS, N_QUERIES, -2, dtype=bool), scale=0.1)[1])
+
+
+def _weights(q, k, n_heads, factor, mask):
+    d = D_MODEL // n_heads
+    columns = [slice(h * d, (h + 1) * d) for h in range(n_heads)]
+    return [attend(q[:, c], k[:, c], k[:, c], mask, scale=factor)[1] for c in columns]
+
+
+def _entropy(weights):
+    bits = [-sum(p * math.log2(p) for p in row if p > 0) for row in weights]
+    return sum(bits) / len(bits)
+
+
+def _rounded(values):
+    return [round(float(value), 9) for value in np.ravel(values)]
+
+
+if __name__ == "__main__":
+    PATH.parent.mkdir(exist_ok=True)
+    PATH.write_text(json.dumps(golden(), separators=(",", ":")) + "\n", "utf-8")
+    print(f"wrote {PATH.name}, {PATH.stat().st_size} bytes")
