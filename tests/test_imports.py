@@ -25,6 +25,7 @@ CORE = set().union(*LEVELS[:4])
 MODELS = {"backends", "layer"}.union(*LEVELS[4:])
 NUMPY_ONLY = {"reference", "patterns"}
 DRAWING = {"plotting", "widgets"}
+LEAVES = {"checkpoint", "data", "example", "notebook"}  # files, numbers and text: nothing of mha
 ROOT = "mha"  # `import mha` inside the package: it brings the layer, and may go round in a circle
 HEAVY = [
     "matplotlib", "seaborn", "ipywidgets", "anywidget", "transformers", "tokenizers",
@@ -93,6 +94,8 @@ def complaints(module, own, others):
     if here in NUMPY_ONLY:
         found += [f"mha.{module} imports {name}; numpy only" for name in outside - {"numpy"}]
         found += [f"mha.{module} imports mha.{name}" for name in targets - NUMPY_ONLY]
+    if here in LEAVES:
+        found += [f"mha.{module} imports mha.{name}" for name in targets - {here}]
     if here in DRAWING:
         found += [f"mha.{module} imports mha.{name}, a model" for name in targets & MODELS]
         if ROOT in targets:
@@ -129,6 +132,7 @@ def test_the_package_is_read():
         ("reference.loops", "import torch", "torch; numpy only"),
         ("reference.loops", "from ..masks import causal_mask", "imports mha.masks"),
         ("patterns", "from mha.heads import split_heads", "imports mha.heads"),
+        ("checkpoint", "from mha.layer import MultiHeadAttention", "imports mha.layer"),
         ("plotting", "from mha.layer import MultiHeadAttention", "mha.layer, a model"),
         ("widgets.base", "from mha import MultiHeadAttention", "imports mha itself"),
     ],

@@ -1,0 +1,131 @@
+"""Pictures of weights and matrices: arrays in, matplotlib Axes out.
+
+Weights always have one colour map, fixed to [0, 1], so that two maps can be compared.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import seaborn as sns
+from matplotlib.colors import to_rgba
+
+WEIGHT_MAP = sns.blend_palette(["#FFFFFF", "#8F4A8B", "#3B1039"], as_cmap=True)
+# Head h has colour h % 8, everywhere: Paul Tol's "muted", safe for colour-blind readers.
+HEAD_COLOURS = ("#44AA99", "#CC6677", "#DDCC77", "#332288",
+                "#88CCEE", "#882255", "#999933", "#117733")
+STYLE = "mha.mha"  # the package's mha.mplstyle
+
+
+def weight_map(weights, queries, keys=None, *, ax=None, numbers=False):
+    """One head's weights as a heat map, queries down, keys across.
+
+    Parameters
+    ----------
+    weights : array, T S
+    queries, keys : list of str
+        Labels of the rows and the columns; keys default to the queries.
+    ax : Axes, optional
+    numbers : bool
+        Write the weights into their cells, those of at least 0.05.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ValueError
+        If the labels don't fit the weights.
+    """
+    weights = np.asarray(weights)
+    keys = queries if keys is None else keys
+    if weights.shape != (len(queries), len(keys)):
+        raise ValueError(f"weights have shape {weights.shape}, the labels say "
+                         f"({len(queries)}, {len(keys)}): pass one label a row and one a column")
+    if ax is None:
+        ax = plt.figure(figsize=(0.45 * len(keys) + 1.2, 0.4 * len(queries) + 1)).gca()
+    texts = np.vectorize(lambda weight: f"{weight:.2f}" if weight >= 0.05 else "")(weights)
+    sns.heatmap(weights, vmin=0, vmax=1, cmap=WEIGHT_MAP, square=True, cbar=False, ax=ax,
+                annot=texts if numbers else None, fmt="", annot_kws={"size": 8}, linewidths=0.5,
+                linecolor="0.9", xticklabels=keys, yticklabels=queries)
+    ax.set(xlabel="keys", ylabel="queries")
+    ax.tick_params(axis="x", rotation=90 if len(keys) > 4 else 0, length=0)
+    ax.tick_params(axis="y", rotation=0, length=0)
+    return ax
+
+
+def head_maps(weights, tokens, *, names=None, columns=4):
+    """Several heads side by side, each named above its map.
+
+    Parameters
+    ----------
+    weights : array, H T S
+    tokens : list of str
+        Labels of the queries and the keys.
+    names : list of str, optional
+        One for each head; default "head 0", "head 1", …
+    columns : int
+        Maps in a row.
+
+    Returns
+    -------
+    array of Axes, H
+    """
+    weights = np.asarray(weights)
+    names = [f"head {h}" for h in range(len(weights))] if names is None else names
+    columns = min(columns, len(weights))
+    rows = -(-len(weights) // columns)
+    side = 0.26 * len(tokens) + 0.7
+    _, grid = plt.subplots(rows, columns, squeeze=False, layout="constrained",
+                           figsize=(columns * side + 0.6, rows * side + 0.5))
+    for ax in grid.flat[len(weights):]:
+        ax.remove()
+    axes = grid.flat[: len(weights)]
+    for h, ax in enumerate(axes):
+        weight_map(weights[h], tokens, ax=ax)
+        ax.set_title(names[h])
+        if h % columns:
+            ax.set(ylabel="", yticks=[])
+        if h + columns < len(weights):
+            ax.set(xlabel="", xticks=[])
+    return axes
+
+
+def number_grid(values, *, blocks=1, ax=None, rows=None):
+    """A matrix of whole numbers as a table, its columns tinted in equal blocks, one a head.
+
+    Parameters
+    ----------
+    values : array, n m
+    blocks : int
+        Number of blocks the columns are tinted in; 1 leaves them white.
+    ax : Axes, optional
+    rows : list of str, optional
+        Labels of the rows.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ValueError
+        If the columns don't make equal blocks.
+    """
+    values = np.asarray(values)
+    n_rows, n_columns = values.shape
+    if n_columns % blocks:
+        raise ValueError(f"{n_columns} columns can't be cut into blocks={blocks} equal blocks")
+    if ax is None:
+        ax = plt.figure(figsize=(0.42 * n_columns + 0.6, 0.42 * n_rows)).gca()
+    width = n_columns // blocks
+    for (i, j), value in np.ndenumerate(values):
+        of_head = HEAD_COLOURS[j // width % len(HEAD_COLOURS)]
+        colour = to_rgba(of_head, 0.35) if blocks > 1 else "white"
+        ax.add_patch(plt.Rectangle((j, i), 1, 1, facecolor=colour, edgecolor="0.6", linewidth=0.6))
+        ax.text(j + 0.5, i + 0.5, f"{value:g}", ha="center", va="center")
+    ax.set(xlim=(0, n_columns), ylim=(n_rows, 0), aspect="equal", xticks=[],
+           yticks=np.arange(n_rows) + 0.5 if rows else [])
+    ax.set_yticklabels(rows or [])
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    return ax

@@ -1,0 +1,55 @@
+"""Pictures: the numbers arrive in the cells, on the fixed colour scale, with their labels."""
+
+import matplotlib
+import numpy as np
+import pytest
+
+matplotlib.use("Agg")
+
+from mha.plotting import STYLE, head_maps, number_grid, plt, weight_map
+
+WEIGHTS = np.array([[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]])  # T S = 2 3
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    with plt.style.context(STYLE):
+        yield
+    plt.close("all")
+
+
+def test_a_weight_map_shows_the_weights_on_a_fixed_scale():
+    ax = weight_map(WEIGHTS, ["a", "b"], ["x", "y", "z"], numbers=True)
+    mesh = ax.collections[0]
+    assert np.array_equal(mesh.get_array().reshape(2, 3), WEIGHTS)
+    assert mesh.get_clim() == (0, 1)
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["x", "y", "z"]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["a", "b"]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("keys", "queries")
+    assert [t.get_text() for t in ax.texts] == ["0.50", "0.25", "0.25", "", "1.00", ""]
+
+
+def test_labels_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match=r"weights have shape \(2, 3\), the labels say \(2, 2\)"):
+        weight_map(WEIGHTS, ["a", "b"])
+
+
+def test_head_maps_draw_each_head_once():
+    weights = np.stack([np.eye(3) * h / 5 for h in range(5)])
+    axes = list(head_maps(weights, ["a", "b", "c"], columns=2))
+    assert [ax.get_title() for ax in axes] == [f"head {h}" for h in range(5)]
+    for ax, head in zip(axes, weights, strict=True):
+        assert np.array_equal(ax.collections[0].get_array().reshape(3, 3), head)
+    assert len(axes[0].figure.axes) == 5  # the empty sixth place is gone
+
+
+def test_a_number_grid_writes_each_number_and_tints_the_blocks():
+    ax = number_grid(np.arange(12).reshape(2, 6), blocks=3)
+    assert [t.get_text() for t in ax.texts] == [str(n) for n in range(12)]
+    tints = [patch.get_facecolor() for patch in ax.patches][:6]
+    assert tints[0] == tints[1] != tints[2] == tints[3] != tints[4] == tints[5] != tints[0]
+
+
+def test_a_number_grid_refuses_blocks_that_do_not_fit():
+    with pytest.raises(ValueError, match="5 columns can't be cut into blocks=2 equal blocks"):
+        number_grid(np.zeros((1, 5)), blocks=2)
