@@ -1,0 +1,53 @@
+"""Picture every page of the built site: both themes, a desktop and a phone.
+
+    python tools/screenshots.py [PAGE …]        for instance: book/notation
+
+Needs the built site (`make book`), Playwright for Python and a Chrome or Chromium, found as the
+browser tests find it. Writes _build/screenshots/PAGE-WIDTH-THEME.png, each the whole page.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests/browser"))
+
+from playwright.sync_api import sync_playwright  # noqa: E402
+from visits import HOW_TO_GET_ONE, HTML, find_browser, toc_pages  # noqa: E402
+
+WIDTHS = {1280: 900, 390: 844}
+THEMES = ("light", "dark")
+TARGET = ROOT / "_build/screenshots"
+
+
+def main(pages: list[str]) -> None:
+    """Write the pictures of `pages` (all when empty) and say where they are."""
+    if not HTML.is_dir():
+        raise SystemExit("there is no _build/html yet; run `make book` first")
+    path = find_browser() or sys.exit(HOW_TO_GET_ONE)
+    TARGET.mkdir(parents=True, exist_ok=True)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        for width, height in WIDTHS.items():
+            for theme in THEMES:
+                context = browser.new_context(
+                    viewport={"width": width, "height": height},
+                    color_scheme=theme,
+                    reduced_motion="reduce",
+                )
+                tab = context.new_page()
+                for page in pages or [*toc_pages(), "search"]:
+                    tab.goto((HTML / f"{page}.html").as_uri())
+                    tab.evaluate("() => window.MathJax?.startup?.promise")
+                    tab.wait_for_timeout(400)
+                    name = f"{page.replace('/', '-')}-{width}-{theme}.png"
+                    tab.screenshot(path=str(TARGET / name), full_page=True)
+                context.close()
+        browser.close()
+    print(f"{len(list(TARGET.glob('*.png')))} pictures in {TARGET.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
