@@ -29,8 +29,11 @@ def attention_scores(q, k):
 
     Raises
     ------
-    TypeError, ValueError : dtypes, widths or leading axes of q and k that differ
+    TypeError, ValueError
+        Dtypes, widths or leading axes of q and k that differ.
 
+    Examples
+    --------
     >>> q = torch.tensor([[1, 0], [2, 1]])
     >>> k = torch.tensor([[1, 1], [0, 3], [2, 0]])
     >>> attention_scores(q, k).tolist()
@@ -58,6 +61,8 @@ def masked_softmax(logits, mask=None):
     -------
     Tensor, B H T S
 
+    Examples
+    --------
     >>> logits = torch.zeros(2, 3)
     >>> mask = torch.tensor([[True, True, False], [False, False, False]])
     >>> masked_softmax(logits, mask).tolist()
@@ -87,6 +92,8 @@ def scaled_dot_product_attention(q, k, v, mask=None, *, scale=None, dropout=0.0,
     -------
     z, weights : Tensor, B H T d_v and B H T S; the weights are those before dropout
 
+    Examples
+    --------
     >>> q, k = torch.tensor([[0.0]]), torch.tensor([[1.0], [2.0]])
     >>> scaled_dot_product_attention(q, k, v=torch.tensor([[4.0], [8.0]]))
     (tensor([[6.]]), tensor([[0.5000, 0.5000]]))

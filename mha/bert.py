@@ -105,7 +105,8 @@ class BertEncoder(nn.Module):
 
         Raises
         ------
-        TypeError, ValueError : ids out of range, padding that nothing hides, a gate that misfits
+        TypeError, ValueError
+            Ids out of range, padding that nothing hides, a gate that misfits.
         """
         mask = self._check(ids, lengths, mask)
         gates = [None] * len(self.layers) if head_gate is None else head_gate
@@ -177,8 +178,10 @@ def load(name_or_path=None, *, backend="explicit"):
 
     Raises
     ------
-    ModuleNotFoundError, FileNotFoundError, ConnectionError : what to install or to fetch
-    ValueError : damaged or other weights, tensors by name, a config that is no BERT's
+    ModuleNotFoundError, FileNotFoundError, ConnectionError
+        What to install or to fetch.
+    ValueError
+        Damaged or other weights, tensors by name, a config that is no BERT's.
     """
     from tokenizers import Tokenizer
 

@@ -38,8 +38,10 @@ def find_checkpoint(name_or_path=None):
 
     Raises
     ------
-    ModuleNotFoundError, FileNotFoundError, ConnectionError : what to install or to fetch
-    ValueError : damaged or other weights
+    ModuleNotFoundError, FileNotFoundError, ConnectionError
+        What to install or to fetch.
+    ValueError
+        Damaged or other weights.
     """
     folder = packaged_folder() if name_or_path is None else _folder_or_hub(name_or_path)
     for name in ("config.json", "model.safetensors"):

@@ -26,8 +26,11 @@ def split_heads(x, n_heads):
 
     Raises
     ------
-    TypeError, ValueError : no tensor of rank 3, or a width that n_heads does not divide
+    TypeError, ValueError
+        No tensor of rank 3, or a width that n_heads does not divide.
 
+    Examples
+    --------
     >>> x = torch.arange(8).view(1, 2, 4)  # two tokens of width 4
     >>> split_heads(x, 2).tolist()         # head 0: columns 0, 1; head 1: columns 2, 3
     [[[[0, 1], [4, 5]], [[2, 3], [6, 7]]]]
@@ -55,8 +58,11 @@ def merge_heads(z):
 
     Raises
     ------
-    TypeError, ValueError : no tensor of rank 4
+    TypeError, ValueError
+        No tensor of rank 4.
 
+    Examples
+    --------
     >>> x = torch.arange(8).view(1, 2, 4)
     >>> torch.equal(merge_heads(split_heads(x, 2)), x)
     True

@@ -27,8 +27,11 @@ class MultiHeadAttention(nn.Module):
 
     Raises
     ------
-    TypeError, ValueError : an argument out of range; the message says what to pass
+    TypeError, ValueError
+        An argument out of range; the message says what to pass.
 
+    Examples
+    --------
     >>> layer = MultiHeadAttention(d_model=6, n_heads=2)
     >>> y, weights = layer(torch.ones(1, 3, 6), is_causal=True, return_weights=True)
     >>> y.shape, weights.shape
@@ -89,7 +92,8 @@ class MultiHeadAttention(nn.Module):
 
         Raises
         ------
-        TypeError, ValueError : before anything is computed; the message says what to pass
+        TypeError, ValueError
+            Before anything is computed; the message says what to pass.
         """
         context = x if context is None else context
         self._check_inputs(x, context, mask, is_causal, head_gate)

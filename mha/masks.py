@@ -33,8 +33,11 @@ def causal_mask(n_queries, n_keys=None, *, device=None):
 
     Raises
     ------
-    TypeError, ValueError : a size that is no whole number or is negative
+    TypeError, ValueError
+        A size that is no whole number or is negative.
 
+    Examples
+    --------
     >>> causal_mask(2, 3).int().tolist()  # keys 0 1 2, queries 1 2
     [[1, 1, 0], [1, 1, 1]]
     """
@@ -62,8 +65,11 @@ def padding_mask(lengths, n_keys):
 
     Raises
     ------
-    TypeError, ValueError : lengths that are not whole numbers, not of rank 1 or out of range
+    TypeError, ValueError
+        Lengths that are not whole numbers, not of rank 1 or out of range.
 
+    Examples
+    --------
     >>> padding_mask([1, 3], n_keys=3).int().tolist()
     [[[[1, 0, 0]]], [[[1, 1, 1]]]]
     """
@@ -92,8 +98,11 @@ def combine_masks(*masks):
 
     Raises
     ------
-    TypeError, ValueError : a mask that is not bool, has another rank or does not broadcast
+    TypeError, ValueError
+        A mask that is not bool, has another rank or does not broadcast.
 
+    Examples
+    --------
     >>> both = combine_masks(causal_mask(2), None, padding_mask([1, 2], n_keys=2))
     >>> both.shape, both[0, 0].int().tolist()
     (torch.Size([2, 1, 2, 2]), [[1, 0], [1, 0]])

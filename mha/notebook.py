@@ -17,14 +17,16 @@ STAGES = {  # name: (what it is called on the strip, the shape that leaves it)
 
 # The strip brings its own style, so that it looks the same in Jupyter and on the site.
 STYLE = """<style>
-.mha-flow {display: flex; flex-wrap: wrap; gap: .35rem 1.15rem; margin: .5rem 0; padding: 0;
-  list-style: none; font-size: .8rem; line-height: 1.25}
-.mha-flow li {position: relative; margin: 0; padding: .25rem .5rem; border: 1px solid #8884;
-  border-radius: .3rem}
-.mha-flow li + li::before {content: "→"; position: absolute; left: -1rem; top: .25rem}
+.mha-flow {display: flex; flex-wrap: wrap; gap: .5rem 1.25rem; margin: .8rem 0; padding: 0;
+  list-style: none; font-family: sans-serif; font-size: .82rem; line-height: 1.3}
+.mha-flow li {position: relative; margin: 0; padding: .28rem .6rem; border: 1px solid #8886;
+  border-radius: .4rem}
+.mha-flow li:not(:last-child)::after {content: "→"; content: "→" / ""; position: absolute;
+  right: -1.1rem; top: 50%; transform: translateY(-50%)}
 .mha-flow .name, .mha-flow .shape {display: block; white-space: nowrap}
-.mha-flow .shape {font-family: monospace; font-size: .72rem}
-.mha-flow .now {outline: 2px solid var(--mha-weight, #8F4A8B); font-weight: 700}
+.mha-flow .shape {font-family: monospace; font-size: .74rem}
+.mha-flow .now {border-color: currentColor; box-shadow: inset 0 0 0 1px currentColor;
+  font-weight: 600}
 </style>"""
 
 

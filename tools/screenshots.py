@@ -3,7 +3,8 @@
     python tools/screenshots.py [PAGE …]        for instance: book/notation
 
 Needs the built site (`make book`), Playwright for Python and a Chrome or Chromium, found as the
-browser tests find it. Writes _build/screenshots/PAGE-WIDTH-THEME.png, each the whole page.
+browser tests find it. Writes PAGE-WIDTH-THEME.png into _build/screenshots, each the whole page, and
+readme.png, the widget of the landing page; the README shows a copy of that, book/readme.png.
 """
 
 from __future__ import annotations
@@ -45,6 +46,10 @@ def main(pages: list[str]) -> None:
                     name = f"{page.replace('/', '-')}-{width}-{theme}.png"
                     tab.screenshot(path=str(TARGET / name), full_page=True)
                 context.close()
+        tab = browser.new_page(viewport={"width": 1280, "height": 900})
+        tab.goto((HTML / "book/index.html").as_uri())
+        tab.wait_for_selector(".mha-explorer[data-ready]")
+        tab.locator(".stored-widget").screenshot(path=str(TARGET / "readme.png"))
         browser.close()
     print(f"{len(list(TARGET.glob('*.png')))} pictures in {TARGET.relative_to(ROOT)}")
 

@@ -5,7 +5,6 @@
 - The list of references carries roles that ARIA knows; a picture without alternative text is
   reported, so that the build fails.
 - MathJax is loaded where a page holds maths, and not on the root because its chapters do.
-- The docstrings of mha are made complete for the page that lists them.
 - A change in the frame itself builds the site anew.
 """
 
@@ -90,26 +89,6 @@ def drop_unused_mathjax(app: Sphinx, pagename, templatename, context, doctree) -
     ]
 
 
-def complete_docstring(app: Sphinx, what, name, obj, options, lines: list[str]) -> None:
-    """Spell out what the docstrings of mha abbreviate, before napoleon reads them.
-
-    They write ``ValueError : when`` on one line, and a doctest with no heading over it.
-    """
-    section, full = "", []
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
-        if following.strip() and set(following.strip()) == {"-"}:
-            section = line.strip()
-        elif line.startswith(">>>") and section not in ("", "Examples"):
-            section = "Examples"
-            full += [section, "-" * len(section), ""]
-        error, colon, when = line.partition(" : ")
-        if section == "Raises" and colon and not line.startswith(" "):
-            full += [error, f"    {when}"]
-        else:
-            full.append(line)
-    lines[:] = full
-
-
 def digest(*folders: pathlib.Path) -> str:
     """Return a hash of the files in `folders`."""
     total = hashlib.sha256()
@@ -122,14 +101,12 @@ def digest(*folders: pathlib.Path) -> str:
 def setup(app: Sphinx) -> dict:
     """Register the hooks."""
     app.setup_extension("myst_nb")
-    app.setup_extension("sphinx.ext.autodoc")
     # Sphinx copies no style sheet while no page has changed, and doesn't watch local extensions.
     # Their hashes are settings of the site: a change reads (env) or writes (html) every page again.
     book = pathlib.Path(__file__).parents[1]
     app.add_config_value("book_code", digest(book / "_ext"), "env", str)
     app.add_config_value("book_assets", digest(book / "_static", book / "_templates"), "html", str)
     app.connect("config-inited", switch_repository_buttons)
-    app.connect("autodoc-process-docstring", complete_docstring, priority=100)  # napoleon: 500
     app.connect("html-page-context", drop_unused_mathjax, priority=900)
     app.connect("doctree-read", report_missing_alt, priority=600)
     app.add_node(HideCodeCellNode, override=True, html=(visit_hidden_cell, depart_HideCellInput))
