@@ -35,7 +35,7 @@ def check(number, answer):
     """
     if number not in CHECKS:
         raise ValueError(f"there is no exercise {number!r}; there are {', '.join(CHECKS)}")
-    parts = answer if isinstance(answer, tuple) else (answer,)
+    parts = answer if isinstance(answer, (list, tuple)) else (answer,)
     try:
         if any(part is Ellipsis for part in parts):
             raise Unanswered

@@ -22,6 +22,10 @@ def third_output(answer):
         "These are the weights; the output is the values averaged with them.": weights[2],
         "The scores went into the softmax undivided: scale them by 1/√4 first.":
             masked_softmax(2 * logits)[2] @ v,
+        "The scores are divided by d_k, 4; its square root is asked for.":
+            masked_softmax(logits / 2)[2] @ v,
+        "Queries and keys are swapped: the row of mat holds its query with each key.":
+            masked_softmax(logits.mT)[2] @ v,
         "Those are the scaled scores times the values: the softmax is missing.": logits[2] @ v,
         "The softmax went down the column: it runs over the keys, along the row.":
             logits.softmax(-2)[2] @ v,
@@ -35,17 +39,24 @@ def third_output(answer):
 
 def one_head(answer):
     """02.2: a function (x, w_q, w_k, w_v) -> z."""
+    for shape in (2, 5, 7, 3), (3, 4, 2, 6):  # two sizes: a number written into the code shows
+        _check_one_head(answer, *shape)
+    return "It works with and without a batch axis."
+
+
+def _check_one_head(answer, batch, n_tokens, d_model, d_head):
     generator = torch.Generator().manual_seed(2)
-    x = torch.randn(2, 5, 7, generator=generator, dtype=torch.float64)  # B T D
-    w_q, w_k, w_v = torch.randn(3, 7, 3, generator=generator, dtype=torch.float64)  # D d
+    x = torch.randn(batch, n_tokens, d_model, generator=generator, dtype=torch.float64)  # B T D
+    w_q, w_k, w_v = torch.randn(3, d_model, d_head, generator=generator, dtype=torch.float64)
     logits = _logits(x, w_q, w_k)
+    root = d_head**0.5
     v = x @ w_v
     mistakes = {
-        "The scores aren't scaled: divide them by √d_k.": (logits * 3**0.5).softmax(-1) @ v,
+        "The scores aren't scaled: divide them by √d_k.": (logits * root).softmax(-1) @ v,
         "The scale uses the model width D; d_k is the width of q and k.":
-            (logits * (3 / 7) ** 0.5).softmax(-1) @ v,
+            (logits * root / d_model**0.5).softmax(-1) @ v,
         "The scores are divided by d_k; its square root is asked for.":
-            (logits / 3**0.5).softmax(-1) @ v,
+            (logits / root).softmax(-1) @ v,
         "The softmax runs over the queries: it belongs on the keys, the last axis.":
             logits.softmax(-2) @ v,
         "The softmax runs over the batch: it belongs on the keys, the last axis.":
@@ -59,7 +70,6 @@ def one_head(answer):
     single = call(answer, x[0], w_q, w_k, w_v)
     compare(single, (logits.softmax(-1) @ v)[0],
             {"It works on a batch, and differs on a single sequence T × D.": single})
-    return "It works with and without a batch axis."
 
 
 def look_back(answer):
@@ -79,15 +89,23 @@ def look_back(answer):
     wanted = weights[[0, 1, 2], [0, 0, 1]]
     if bool((wanted > 0.9).all()):
         return f"The three weights are {', '.join(f'{w:.3f}' for w in wanted)}."
+    if not bool(weights.isfinite().all()):
+        raise Wrong("The weights are not finite: make the numbers smaller.")
     if bool((weights[[0, 1], [1, 2]] > 0.9).all()):
         raise Wrong("Each token looks at the next one; the one before it is asked for.")
-    if bool((weights.argmax(-1) == torch.tensor([0, 0, 1])).all()):
+    favourites = [_favourite(row) for row in weights]
+    if favourites == ["cat", "cat", "sat"]:
         raise Wrong(f"The largest weights stand where they should, the smallest of them is "
                     f"{wanted.min():.3f}: make the scores larger to get above 0.9.")
-    names = ("cat", "sat", "mat")
-    seen = ", ".join(f"{names[t]} looks most at {names[s]}"
-                     for t, s in enumerate(weights.argmax(-1).tolist()))
+    seen = ", ".join(f"{token} looks most at {favourite}"
+                     for token, favourite in zip(example.TOKENS, favourites, strict=True))
     raise Wrong(f"With these, {seen}.")
+
+
+def _favourite(row):
+    """The token with the largest weight, or a word for a tie."""
+    first, second = row.topk(2).values
+    return "no single token" if first - second < 1e-6 else example.TOKENS[row.argmax()]
 
 
 CHECKS = {"02.1": third_output, "02.2": one_head, "02.3": look_back}

@@ -33,14 +33,17 @@ class Verdict:
 
 def as_array(answer):
     """The answer as float64, whether it came as a number, list, array or tensor."""
-    if isinstance(answer, torch.Tensor):
-        answer = answer.detach().cpu().double().numpy()
-    elif isinstance(answer, (list, tuple)):
-        answer = [as_array(a) for a in answer]
+    kind = type(answer).__name__
     try:
-        return np.asarray(answer, dtype=np.float64)
-    except (TypeError, ValueError):
-        kind = type(answer).__name__
+        if isinstance(answer, torch.Tensor):
+            answer = answer.detach().cpu().numpy()
+        elif isinstance(answer, (list, tuple)):
+            answer = [as_array(part) for part in answer]
+        array = np.asarray(answer)
+        if np.iscomplexobj(array):
+            raise Wrong("Real numbers are asked for; these are complex.")
+        return array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
         raise Wrong(f"Numbers are asked for; this {kind} can't be read as numbers.") from None
 
 
@@ -49,14 +52,19 @@ def call(function, *arguments):
     if not callable(function):
         raise Wrong(f"A function is asked for, this is a {type(function).__name__}: "
                     "pass its name, without calling it.")
+    shape = tuple(arguments[0].shape)
     try:
         result = function(*arguments)
     except Exception as error:
-        raise Wrong(f"Your function raised {type(error).__name__}: {error}") from None
+        raise Wrong(f"Called with x of shape {shape}, your function raised "
+                    f"{type(error).__name__}: {error}") from None
     if result is None:
         raise Wrong("Your function returns None: is a `return` missing?")
     if result is Ellipsis:
         raise Unanswered
+    if isinstance(result, (list, tuple)):
+        raise Wrong(f"Your function returns a {type(result).__name__} of {len(result)} parts; "
+                    "one tensor is asked for.")
     return result
 
 
