@@ -1,22 +1,21 @@
-"""Attention in named steps: scores → logits → weights → z.
-
-This is the definition that every other implementation in the package is held against.
-"""
+"""Attention in named steps, scores → logits → weights → z: every other way is held against it."""
 
 import math
 from numbers import Real
 
 import torch
 import torch.nn.functional as F
+from torch.autograd.forward_ad import unpack_dual
+from torch.func import debug_unwrap
 
+from mha.heads import check_flag
 from mha.masks import causal_mask, check_mask, combine_masks
 
 
 def attention_scores(q, k):
     """Compare each query with each key by their dot product: scores[t, s] = q[t] · k[s].
 
-    The scores are raw: not yet scaled, masked or normalised (the QKᵀ of Vaswani et al. 2017,
-    equation 1).
+    The scores are raw: not scaled, masked or normalised yet (QKᵀ, Vaswani et al. 2017, equation 1).
 
     Parameters
     ----------
@@ -47,10 +46,9 @@ def masked_softmax(logits, mask=None):
     """Turn each row of logits into weights: weights[t, s] = exp(logits[t, s]) / Σ_visible exp.
 
     A hidden key gets exactly 0, and each row sums to 1. A row that may see no key is all zero:
-    exp(−∞) / 0 would be NaN, in the gradient too. So an empty row is kept finite before the
-    softmax and set to zero after it; its gradient is zero.
-
-    Half precision keeps its dtype: torch sums in float32 inside the softmax and rounds the result.
+    exp(−∞) / 0 would be NaN, in the gradient too. So the logits of an empty row are 0 before the
+    softmax and its weights are set to 0 after it; its gradient is zero. Half precision keeps its
+    dtype: torch sums in float32 inside the softmax and rounds the result.
 
     Parameters
     ----------
@@ -98,16 +96,14 @@ def scaled_dot_product_attention(q, k, v, mask=None, *, scale=None, dropout=0.0,
     >>> scaled_dot_product_attention(q, k, v=torch.tensor([[4.0], [8.0]]))
     (tensor([[6.]]), tensor([[0.5000, 0.5000]]))
     """
-    check_attention_inputs(q, k, v, mask, scale=scale, dropout=dropout, is_causal=is_causal)
+    check_attention_inputs(q, k, v, mask, dropout=dropout, is_causal=is_causal)
     if is_causal:
         mask = combine_masks(mask, causal_mask(q.shape[-2], k.shape[-2], device=q.device))
     # Scaling q scales every score: T·d products instead of T·S, and no second T·S tensor.
     logits = attention_scores(q * scale_or_default(scale, q), k)  # B H T S
-    # Nobody else holds these logits: under no_grad the weights take their memory.
-    weights = _softmax(logits, mask, overwrite=not torch.is_grad_enabled())  # B H T S
-    kept = F.dropout(weights, dropout) if dropout else weights
-    z = kept @ v  # B H T d_v
-    return z, weights
+    weights = _softmax(logits, mask, overwrite=_may_overwrite(logits, mask))  # B H T S
+    kept = F.dropout(weights, float(dropout)) if dropout else weights
+    return kept @ v, weights  # B H T d_v, B H T S
 
 
 def _softmax(logits, mask, *, overwrite):
@@ -115,37 +111,49 @@ def _softmax(logits, mask, *, overwrite):
     out = logits if overwrite else None
     if mask is None:
         return torch.softmax(logits, dim=-1, out=out)
-    fill = torch.Tensor.masked_fill_ if overwrite else torch.Tensor.masked_fill
-    empty = ~mask.any(dim=-1, keepdim=True)  # … T 1, rows that may see no key
-    hidden = ~(mask | empty)  # an empty row hides nothing for now, so that it stays finite
-    visible = fill(logits, hidden, -math.inf)
+    sees = mask.any(dim=-1, keepdim=True)  # … T 1, whether the row may see a key at all
+    fill = torch.where(sees, -math.inf, 0.0).to(logits.dtype)  # 0 keeps an empty row finite
+    visible = torch.where(mask, logits, fill, out=out)
     weights = torch.softmax(visible, dim=-1, out=out)
-    return fill(weights, empty, 0.0)
+    return torch.mul(weights, sees, out=out)
+
+
+def _may_overwrite(logits, mask):
+    """Whether the weights may take the logits' memory: nobody differentiates or transforms."""
+    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return False
+    transformed = any(t is not None and debug_unwrap(t) is not t for t in (logits, mask))  # vmap
+    return not transformed and unpack_dual(logits).tangent is None  # no forward mode either
 
 
 def scale_or_default(scale, q):
-    """Return `scale`, or 1/√d for None: it keeps the variance of q · k at 1 for any width d."""
-    return 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    """Return `scale` as a float, or 1/√d for None: the variance of q · k is then 1 for any d."""
+    if scale is None:
+        return 1 / math.sqrt(q.shape[-1])
+    if isinstance(scale, bool) or not isinstance(scale, Real):
+        raise TypeError(f"scale={scale!r} is not a number; pass a float, or None for 1/√d")
+    try:
+        scale = float(scale)
+    except OverflowError:  # a whole number or a fraction beyond the largest float
+        scale = math.inf
+    if not math.isfinite(scale):
+        raise ValueError(f"scale={scale} is not finite; pass a finite float, or None for 1/√d")
+    return scale
 
 
-def check_attention_inputs(q, k, v, mask, *, scale, dropout, is_causal):
-    """Raise unless these are arguments of attention; every implementation asks here first."""
+def check_attention_inputs(q, k, v, mask, *, dropout, is_causal):
+    """Raise unless attention is defined for these; every implementation asks here first."""
     _check_pair(q, k)
     _check_floats("q", q)
-    _check_tensor("v", v)
+    _check_tensor("v", v, q)
     if v.shape[:-1] != k.shape[:-1]:
         raise ValueError(
             f"v has shape {tuple(v.shape)}, k has {tuple(k.shape)}; give every key one value: "
             "all axes but the last must agree"
         )
-    _check_same_dtype("v", v, q)
     check_mask(mask, (*q.shape[:-1], k.shape[-2]))
-    if scale is not None and (isinstance(scale, bool) or not isinstance(scale, Real)):
-        raise TypeError(f"scale={scale!r} is not a number; pass a float, or None for 1/√d")
-    if scale is not None and not math.isfinite(scale):
-        raise ValueError(f"scale={scale} is not finite; pass a float, or None for 1/√d")
     check_dropout(dropout)
-    check_is_causal(is_causal)
+    check_flag("is_causal", is_causal)
 
 
 def check_dropout(dropout):
@@ -156,16 +164,9 @@ def check_dropout(dropout):
         raise ValueError(f"dropout={dropout} is outside [0, 1); pass 0.0 to drop nothing")
 
 
-def check_is_causal(is_causal):
-    """Raise unless `is_causal` is a bool."""
-    if not isinstance(is_causal, bool):
-        kind = type(is_causal).__name__
-        raise TypeError(f"is_causal is a {kind}; pass True or False, and hand a mask over as mask=")
-
-
 def _check_pair(q, k):
-    _check_tensor("q", q)
-    _check_tensor("k", k)
+    _check_tensor("q", q, q)
+    _check_tensor("k", k, q)
     if q.shape[:-2] != k.shape[:-2]:
         raise ValueError(
             f"q has shape {tuple(q.shape)}, k has {tuple(k.shape)}; "
@@ -176,16 +177,19 @@ def _check_pair(q, k):
             f"q has width {q.shape[-1]}, k has width {k.shape[-1]}; "
             "a dot product needs equal widths: project both to one d"
         )
-    _check_same_dtype("k", k, q)
 
 
-def _check_tensor(name, value):
+def _check_tensor(name, value, q):
     if not isinstance(value, torch.Tensor):
         raise TypeError(f"{name} is a {type(value).__name__}; pass a torch tensor, B H T d")
     if value.ndim < 2 or value.shape[-1] == 0:
         raise ValueError(
             f"{name} has shape {tuple(value.shape)}; pass (…, tokens, width) with a width of at "
             "least 1; a single vector becomes one token with [None, :]"
+        )
+    if value.dtype != q.dtype:
+        raise TypeError(
+            f"{name} has dtype {value.dtype}, q has {q.dtype}; convert one: {name}.to(q.dtype)"
         )
 
 
@@ -194,10 +198,3 @@ def _check_floats(name, value):
         raise TypeError(f"{name} is a {type(value).__name__}; pass a torch tensor of floats")
     if not value.is_floating_point():
         raise TypeError(f"{name} has dtype {value.dtype}; the softmax needs floats: {name}.float()")
-
-
-def _check_same_dtype(name, value, q):
-    if value.dtype != q.dtype:
-        raise TypeError(
-            f"{name} has dtype {value.dtype}, q has {q.dtype}; convert one: {name}.to(q.dtype)"
-        )

@@ -1,8 +1,14 @@
-"""Compute the same attention in other ways; what differs is time and memory, not the result.
+"""Compute the same attention in other ways, at other costs in time and memory.
 
 Every backend takes q, k, v as B H T d, B H S d, B H S d and gives `(z, weights)`; `weights` is
 None unless `return_weights`. A backend does what its name says, on every call.
+
+Results agree up to the dtype's rounding as long as every score q · k fits the dtype. Beyond it
+they part: float16 ends at 65504, and there "loop" and "explicit" hold an infinite score, while
+"fused" may keep its scores in float32 and give a finite z.
 """
+
+from itertools import repeat
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +20,7 @@ from mha.attention import (
     scale_or_default,
     scaled_dot_product_attention,
 )
+from mha.heads import check_flag
 from mha.masks import causal_mask, combine_masks
 
 
@@ -28,6 +35,7 @@ def explicit_attention(
     >>> explicit_attention(q, k, v)[0].flatten().tolist()
     [1.0, 1.0]
     """
+    check_flag("return_weights", return_weights)
     z, weights = scaled_dot_product_attention(
         q, k, v, mask, scale=scale, dropout=dropout, is_causal=is_causal
     )
@@ -46,19 +54,15 @@ def loop_attention(
     >>> loop_attention(q, k, v)[0].shape
     torch.Size([1, 3, 2, 1])
     """
-    _check(q, k, v, mask, scale, dropout, is_causal)
+    _check(q, k, v, mask, dropout, is_causal, return_weights)
+    # split keeps the head axis, so that a rank-4 mask keeps its meaning; no heads are one piece.
+    pieces = (tensor.split(1, dim=1) for tensor in (q, k, v))  # B 1 T d, B 1 S d, B 1 S d
+    per_head = mask is not None and mask.ndim == 4 and mask.shape[1] > 1
+    masks = mask.split(1, dim=1) if per_head else repeat(mask)
     z_of_heads, weights_of_heads = [], []
-    for h in range(q.shape[1]):
-        one = slice(h, h + 1)  # keeps the head axis, so that a rank-4 mask keeps its meaning
-        per_head = mask is not None and mask.ndim == 4 and mask.shape[1] > 1
+    for q_h, k_h, v_h, mask_h in zip(*pieces, masks, strict=False):
         z, weights = scaled_dot_product_attention(
-            q[:, one],
-            k[:, one],
-            v[:, one],
-            mask[:, one] if per_head else mask,
-            scale=scale,
-            dropout=dropout,
-            is_causal=is_causal,
+            q_h, k_h, v_h, mask_h, scale=scale, dropout=dropout, is_causal=is_causal
         )
         z_of_heads.append(z)  # B 1 T d
         if return_weights:
@@ -74,14 +78,15 @@ def fused_attention(
 
     Two of its rules differ from this package and are bridged here: it aligns `is_causal` with the
     first key, not the last, and what a query with no key gets depends on the kernel.
-    `return_weights` computes the weights beside it, at T·S cost.
+    `return_weights` computes the weights beside it as "explicit" does, at T·S cost; where a score
+    overflows the dtype they can be NaN beside a finite z. On a CPU it has no forward-mode gradient.
 
     >>> q = k = v = torch.ones(1, 1, 2, 1)
     >>> fused_attention(q, k, v)[0].flatten().tolist()
     [1.0, 1.0]
     """
-    _check(q, k, v, mask, scale, dropout, is_causal)
-    scale = scale_or_default(scale, q)
+    _check(q, k, v, mask, dropout, is_causal, return_weights)
+    scale, dropout, is_causal = scale_or_default(scale, q), float(dropout), bool(is_causal)
     n_queries, n_keys = q.shape[-2], k.shape[-2]
     weights = None
     if return_weights:
@@ -99,8 +104,9 @@ def fused_attention(
         )
         return z, weights
     empty = ~mask.any(dim=-1, keepdim=True)  # … T 1, rows that may see no key
+    finite = q.masked_fill(empty, 0.0)  # an empty row hides nothing, with every score 0
     z = F.scaled_dot_product_attention(
-        q, k, v, attn_mask=mask | empty, dropout_p=dropout, scale=scale
+        finite, k, v, attn_mask=mask | empty, dropout_p=dropout, scale=scale
     )
     return z.masked_fill(empty, 0.0), weights  # B H T d
 
@@ -121,7 +127,8 @@ def find_backend(name):
     return BACKENDS[name]
 
 
-def _check(q, k, v, mask, scale, dropout, is_causal):
-    check_attention_inputs(q, k, v, mask, scale=scale, dropout=dropout, is_causal=is_causal)
+def _check(q, k, v, mask, dropout, is_causal, return_weights):
+    check_attention_inputs(q, k, v, mask, dropout=dropout, is_causal=is_causal)
+    check_flag("return_weights", return_weights)
     if q.ndim != 4:
         raise ValueError(f"q has shape {tuple(q.shape)}; a backend takes rank 4, B H T d")

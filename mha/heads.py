@@ -6,6 +6,7 @@ The only two reshapes of the package live here. Each one moves an axis as well: 
 
 from numbers import Integral
 
+import numpy as np
 import torch
 
 
@@ -82,11 +83,9 @@ def head_width(name, width, n_heads):
     """
     check_count("n_heads", n_heads)
     if width % n_heads:
-        *others, last = (n for n in range(1, width + 1) if width % n == 0)
-        fitting = ", ".join(map(str, others))
-        raise ValueError(
-            f"{name}={width} is not divisible by n_heads={n_heads}; try {fitting} or {last}"
-        )
+        *others, last = (str(n) for n in range(1, width + 1) if width % n == 0)
+        fitting = f"{', '.join(others)} or {last}" if others else last
+        raise ValueError(f"{name}={width} is not divisible by n_heads={n_heads}; try {fitting}")
     return width // n_heads
 
 
@@ -96,6 +95,13 @@ def check_count(name, value):
         raise TypeError(f"{name}={value!r} is not a whole number; pass an int of at least 1")
     if value < 1:
         raise ValueError(f"{name}={value} is less than 1; pass an int of at least 1")
+
+
+def check_flag(name, value):
+    """Raise unless `value` is True or False, Python's or NumPy's."""
+    if not isinstance(value, bool | np.bool_):
+        hint = ", and hand a mask over as mask=" if name == "is_causal" else ""
+        raise TypeError(f"{name} is a {type(value).__name__}; pass True or False{hint}")
 
 
 def _wrong_rank(name, value, axes, rank):

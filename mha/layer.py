@@ -3,10 +3,12 @@
 import torch
 from torch import nn
 
-from mha.attention import check_dropout, check_is_causal
+from mha.attention import check_dropout
 from mha.backends import find_backend
-from mha.heads import check_count, head_width, merge_heads, split_heads
+from mha.heads import check_count, check_flag, head_width, merge_heads, split_heads
 from mha.masks import check_mask
+
+CONVERTED = {torch.float32, torch.bfloat16, torch.float16}  # by autocast, into one of them
 
 
 class MultiHeadAttention(nn.Module):
@@ -23,7 +25,7 @@ class MultiHeadAttention(nn.Module):
     d_head : int, d; None means D / H, which must be a whole number
     bias : bool, whether the four projections add a bias
     dropout : float in [0, 1), the share of weights dropped, in training only
-    backend : "loop", "explicit" or "fused" (`mha.backends`): one result, three costs
+    backend : "loop", "explicit" or "fused" (`mha.backends`): one result up to rounding, three costs
 
     Raises
     ------
@@ -45,13 +47,14 @@ class MultiHeadAttention(nn.Module):
         check_count("n_heads", n_heads)
         if d_head is not None:
             check_count("d_head", d_head)
+        check_flag("bias", bias)
         check_dropout(dropout)
         find_backend(backend)
         super().__init__()
         self.d_model = d_model
         self.n_heads = n_heads
         self.d_head = head_width("d_model", d_model, n_heads) if d_head is None else d_head
-        self.dropout = dropout
+        self.dropout = float(dropout)
         self.backend = backend
         width = n_heads * self.d_head  # H d, all heads side by side
         # nn.Linear stores each matrix transposed: the W_Q of the formula is q_proj.weight.T
@@ -83,7 +86,7 @@ class MultiHeadAttention(nn.Module):
         context : Tensor, B S D, the tokens that answer; None means x
         mask : bool Tensor, (T, S) or broadcasting to (B, H, T, S), True = may attend; or None
         is_causal : bool; and-ed with `mask`: the last query sees the last key
-        head_gate : Tensor, H or B H; multiplies each head's z, and learns if it is a parameter
+        head_gate : real Tensor, H or B H; multiplies each head's z, and learns if it is a parameter
         return_weights : bool; "fused" then computes them beside its result, at T·S cost
 
         Returns
@@ -96,7 +99,7 @@ class MultiHeadAttention(nn.Module):
             Before anything is computed; the message says what to pass.
         """
         context = x if context is None else context
-        self._check_inputs(x, context, mask, is_causal, head_gate)
+        self._check_inputs(x, context, mask, is_causal, head_gate, return_weights)
         q = split_heads(self.q_proj(x), self.n_heads)  # B H T d
         k = split_heads(self.k_proj(context), self.n_heads)  # B H S d
         v = split_heads(self.v_proj(context), self.n_heads)  # B H S d
@@ -121,9 +124,9 @@ class MultiHeadAttention(nn.Module):
             f"dropout={self.dropout}, backend={self.backend!r}"
         )
 
-    def _check_inputs(self, x, context, mask, is_causal, head_gate):
-        self._check_tokens("x", x, "(B, T, D)")
-        self._check_tokens("context", context, "(B, S, D)")
+    def _check_inputs(self, x, context, mask, is_causal, head_gate, return_weights):
+        self._check_tokens("x", x, "(B, T, D)", self.q_proj)
+        self._check_tokens("context", context, "(B, S, D)", self.k_proj)
         batch, n_queries, _ = x.shape
         if context.shape[0] != batch:
             raise ValueError(
@@ -131,19 +134,22 @@ class MultiHeadAttention(nn.Module):
                 "each sequence, or repeat one with context.expand(len(x), -1, -1)"
             )
         check_mask(mask, (batch, self.n_heads, n_queries, context.shape[1]))
-        check_is_causal(is_causal)
+        check_flag("is_causal", is_causal)
+        check_flag("return_weights", return_weights)
         if head_gate is None:
             return
         if not isinstance(head_gate, torch.Tensor):
             kind = type(head_gate).__name__
             raise TypeError(f"head_gate is a {kind}; pass a tensor, one number for each head")
+        if head_gate.is_complex():
+            raise TypeError(f"head_gate has dtype {head_gate.dtype}; pass real numbers")
         if head_gate.shape not in ((self.n_heads,), (batch, self.n_heads)):
             raise ValueError(
                 f"head_gate has shape {tuple(head_gate.shape)}; pass (H,) = ({self.n_heads},) or "
                 f"(B, H) = ({batch}, {self.n_heads})"
             )
 
-    def _check_tokens(self, name, x, axes):
+    def _check_tokens(self, name, x, axes, projection):
         if not isinstance(x, torch.Tensor):
             raise TypeError(f"{name} is a {type(x).__name__}; pass a torch tensor, {axes}")
         if x.ndim != 3:
@@ -154,9 +160,14 @@ class MultiHeadAttention(nn.Module):
                 f"{name} has width {x.shape[-1]}, but the layer has d_model={self.d_model}; "
                 f"pass {axes} with D={self.d_model}, or build the layer for {x.shape[-1]}"
             )
-        # Autocast converts both sides itself.
-        dtype = self.q_proj.weight.dtype
-        if x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
+        weight = getattr(projection, "weight", None)
+        if not isinstance(weight, torch.Tensor):
+            return  # a wrapped or quantised projection knows for itself what it takes
+        dtype = weight.dtype
+        kind = x.device.type
+        autocast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+        converted = autocast and {x.dtype, dtype} <= CONVERTED
+        if x.dtype != dtype and not converted:
             raise TypeError(
                 f"{name} has dtype {x.dtype}, the layer's weights have {dtype}; convert one: "
                 f"{name}.to({dtype}) or layer.to({name}.dtype)"

@@ -4,10 +4,10 @@ A mask is a bool tensor, True = may attend. Its rank says what it means: rank 2 
 rule for every sequence and head; rank 4 broadcasts to (B, H, T, S). Rank 3 is refused, because
 its first axis could be the batch or the heads.
 
-A mask hides finite numbers only. A hidden key gets the weight 0, and 0 · NaN = NaN: a NaN or an
-infinity in a hidden key or value still reaches the output or the gradient, as it does in
-`torch.nn.functional.scaled_dot_product_attention`. Overwrite such padding before you attend:
-`x.masked_fill(is_padding[..., None], 0)`.
+A mask hides finite scores only: a hidden key is computed all the same, its score q · k and on the
+way back dz · v, then weighted by 0, and 0 · ∞ = 0 · NaN = NaN. So a NaN or an infinity in a hidden
+key or value can reach the output or the gradient, as in torch's attention, and so can a finite one
+whose product overflows the dtype. Overwrite it first: `x.masked_fill(is_padding[..., None], 0)`.
 """
 
 from numbers import Integral
@@ -61,7 +61,7 @@ def padding_mask(lengths, n_keys):
 
     Returns
     -------
-    Tensor, bool B 1 1 S, on the device of `lengths`
+    Tensor, bool B 1 1 S, on the device of `lengths` if that is a tensor
 
     Raises
     ------
@@ -74,15 +74,16 @@ def padding_mask(lengths, n_keys):
     [[[[1, 0, 0]]], [[[1, 1, 1]]]]
     """
     _check_size("n_keys", n_keys)
-    lengths = _as_lengths(lengths)  # B
-    outside = [length for length in lengths.tolist() if not 0 <= length <= n_keys]
+    counts, device = _whole_numbers(lengths)
+    outside = [count for count in counts if not 0 <= count <= n_keys]
     if outside:
         raise ValueError(
             f"lengths holds {outside[0]}, outside 0 to n_keys={n_keys}; "
             "count the real tokens of each sequence, or raise n_keys"
         )
-    positions = torch.arange(n_keys, device=lengths.device)  # S
-    return (positions < lengths[:, None])[:, None, None, :]  # B 1 1 S
+    counts = torch.tensor(counts, dtype=torch.int64, device=device)  # B
+    positions = torch.arange(n_keys, device=device)  # S
+    return (positions < counts[:, None])[:, None, None, :]  # B 1 1 S
 
 
 def combine_masks(*masks):
@@ -112,15 +113,12 @@ def combine_masks(*masks):
         if mask is None:
             continue
         check_mask(mask)
-        if combined is None:
-            combined = mask
-            continue
-        if not _broadcast_together(combined, mask):
+        if combined is not None and not _broadcast_together(combined, mask):
             raise ValueError(
                 f"masks of shape {tuple(combined.shape)} and {tuple(mask.shape)} do not "
                 "broadcast; build both for the same (T, S) or (B, H, T, S)"
             )
-        combined = combined & mask
+        combined = mask if combined is None else combined & mask
     return combined
 
 
@@ -172,26 +170,25 @@ def _broadcast_together(one, other):
     )
 
 
-def _as_lengths(lengths):
-    if not isinstance(lengths, torch.Tensor):
+def _whole_numbers(lengths):
+    """Return lengths as a list of int, and their device; raise unless they are whole numbers."""
+    if isinstance(lengths, torch.Tensor):
+        if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
+            raise TypeError(
+                f"lengths has dtype {lengths.dtype}; pass whole numbers: from a bool mask (B, S) "
+                "count them with mask.sum(-1)"
+            )
+        if lengths.ndim != 1:
+            raise ValueError(f"lengths has shape {tuple(lengths.shape)}; pass rank 1, (B,)")
+        return lengths.tolist(), lengths.device
+    try:
         lengths = list(lengths)
-        for length in lengths:
-            if isinstance(length, bool) or not isinstance(length, Integral):
-                raise TypeError(
-                    f"lengths holds {length!r}, which is not a whole number; pass ints, one for "
-                    "each sequence"
-                )
-        return torch.tensor([int(length) for length in lengths], dtype=torch.int64)
-    if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
-        raise TypeError(
-            f"lengths has dtype {lengths.dtype}; pass whole numbers: from a bool mask (B, S) "
-            "count them with mask.sum(-1)"
-        )
-    if lengths.ndim != 1:
-        raise ValueError(
-            f"lengths has shape {tuple(lengths.shape)}; pass rank 1, one length for each sequence"
-        )
-    return lengths
+    except TypeError:
+        raise TypeError(f"lengths={lengths!r} is no list; pass ints in a list or tensor") from None
+    for length in lengths:
+        if isinstance(length, bool) or not isinstance(length, Integral):
+            raise TypeError(f"lengths holds {length!r}, which is not a whole number; pass ints")
+    return [int(length) for length in lengths], None
 
 
 def _check_size(name, value):

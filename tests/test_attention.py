@@ -2,19 +2,33 @@
 
 import math
 import re
+from fractions import Fraction
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.autograd import forward_ad
 from torch.testing import assert_close
 
-from mha import attention_scores, causal_mask, masked_softmax, scaled_dot_product_attention
+from mha import (
+    attention,
+    attention_scores,
+    causal_mask,
+    masked_softmax,
+    scaled_dot_product_attention,
+)
 from mha.reference import loops
 
 B, T, S, H, D, D_V = 2, 3, 5, 7, 11, 13
 HALVES = [torch.float32, torch.bfloat16, torch.float16]
 exactly = {"atol": 1e-12, "rtol": 0}
+in_every_mode = pytest.mark.parametrize(
+    "mode", [torch.enable_grad, torch.no_grad, torch.inference_mode], ids=lambda mode: mode.__name__
+)
+# torch's own forward mode calls torch.jit.script
+forward_mode = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 
 
 def draw(*shape, seed=0, dtype=torch.float64):
@@ -87,12 +101,13 @@ def test_large_logits_do_not_overflow():
 
 @pytest.mark.parametrize("dtype", [torch.float64, *HALVES])
 @pytest.mark.parametrize("with_mask", [False, True])
-def test_softmax_does_not_touch_its_input(dtype, with_mask):
-    logits = draw(B, H, T, S, dtype=dtype)
-    before = logits.clone()
-    mask = random_mask(T, S) if with_mask else None
-    weights = masked_softmax(logits, mask)
-    assert torch.equal(logits, before)
+@in_every_mode
+def test_softmax_does_not_touch_its_input(dtype, with_mask, mode):
+    logits, mask = draw(B, H, T, S, dtype=dtype), random_mask(T, S)
+    with mode():
+        weights = masked_softmax(logits, mask if with_mask else None)
+    assert torch.equal(logits, draw(B, H, T, S, dtype=dtype))
+    assert torch.equal(mask, random_mask(T, S))
     assert weights.dtype == dtype
 
 
@@ -107,6 +122,24 @@ def test_an_empty_row_is_zero_with_zero_gradient(dtype):
     assert logits.grad.isfinite().all()
     assert (logits.grad[..., 1, :] == 0).all()
     assert (logits.grad[..., 0, :] != 0).any()
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_hidden_logits_that_are_not_finite_are_hidden(value):
+    # A score q · k can overflow though q and k are finite.
+    logits = draw(2, 3)
+    logits[0] = value  # an empty row
+    logits[1, 2] = value
+    mask = torch.tensor([[False, False, False], [True, True, False]])
+    logits.requires_grad_()
+    weights = masked_softmax(logits, mask)
+    finite = logits.detach().masked_fill(~mask, 7.0).requires_grad_()
+    expected = masked_softmax(finite, mask)
+    assert torch.equal(weights, expected)
+    weights.square().sum().backward()
+    expected.square().sum().backward()
+    assert torch.equal(logits.grad, finite.grad)
+    assert (logits.grad[0] == 0).all()
 
 
 @pytest.mark.filterwarnings("ignore:Anomaly Detection")
@@ -139,8 +172,8 @@ def test_attention_by_hand():
 @pytest.mark.parametrize("scale", [None, 0.3, 0, -1])
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("shape", [None, (T, S), (B, 1, 1, S), (1, H, T, 1), (B, H, T, S)])
-@pytest.mark.parametrize("with_grad", [False, True])
-def test_attention_is_the_loops(scale, is_causal, shape, with_grad):
+@in_every_mode
+def test_attention_is_the_loops(scale, is_causal, shape, mode):
     q, k, v = qkv()
     mask = None if shape is None else random_mask(*shape)
     allowed = torch.ones(B, H, T, S, dtype=torch.bool)
@@ -148,17 +181,18 @@ def test_attention_is_the_loops(scale, is_causal, shape, with_grad):
         allowed = allowed & mask
     if is_causal:
         allowed = allowed & torch.tensor([[s <= t + S - T for s in range(S)] for t in range(T)])
-    before = [tensor.clone() for tensor in (q, k, v)]
-    z, weights = scaled_dot_product_attention(
-        q.requires_grad_(with_grad), k, v, mask, scale=scale, is_causal=is_causal
-    )
+    q.requires_grad_(mode is torch.enable_grad)
+    before = None if mask is None else mask.clone()
+    with mode():
+        z, weights = scaled_dot_product_attention(q, k, v, mask, scale=scale, is_causal=is_causal)
     for b in range(B):
         for h in range(H):
             one = [tensor[b, h].detach().numpy() for tensor in (q, k, v, allowed)]
             expected_z, expected_weights = loops.attend(*one, scale=scale)
             assert_close(z[b, h].detach().numpy(), expected_z, **exactly)
             assert_close(weights[b, h].detach().numpy(), expected_weights, **exactly)
-    assert all(map(torch.equal, (q, k, v), before))
+    assert all(map(torch.equal, (q, k, v), qkv()))  # what the caller holds stays as it was
+    assert mask is None or torch.equal(mask, before)
 
 
 def test_leading_axes_are_free():
@@ -188,6 +222,22 @@ def test_scale_is_folded_into_q_without_changing_the_result():
     assert_close(weights, torch.softmax(logits, -1), **exactly)
 
 
+@pytest.mark.parametrize("with_mask", [False, True])
+@in_every_mode
+def test_without_a_gradient_the_weights_take_the_memory_of_the_logits(monkeypatch, with_mask, mode):
+    made = []
+
+    def scores(q, k):
+        made.append(attention_scores(q, k))
+        return made[-1]
+
+    monkeypatch.setattr(attention, "attention_scores", scores)
+    mask = random_mask(T, S) if with_mask else None
+    with mode():
+        _, weights = scaled_dot_product_attention(*qkv(), mask)
+    assert (weights.data_ptr() == made[0].data_ptr()) is (mode is not torch.enable_grad)
+
+
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("with_mask", [False, True])
 def test_the_saving_in_memory_changes_no_bit(dtype, with_mask):
@@ -214,29 +264,73 @@ def test_half_precision_rounds_as_its_dtype_does(dtype, tolerance):
     assert_close(z.double(), exact_z, atol=4 * tolerance, rtol=0)
 
 
-def test_attention_can_be_vectorised_by_vmap():
+@in_every_mode
+@pytest.mark.parametrize("over", ["q k v", "q k v mask", "mask", "nothing but v"])
+def test_attention_can_be_vectorised_by_vmap(over, mode):
     # vmap refuses results that are written into memory that is already there.
     q, k, v = qkv()
-    mask = random_mask(T, S)
+    mask = random_mask(B, H, T, S)
+    axes = {"q k v": (0, 0, 0, None), "q k v mask": (0, 0, 0, 0), "mask": (None, None, None, 0),
+            "nothing but v": (None, None, 0, None)}[over]  # fmt: skip
+    given = [
+        x[0, 0] if axis is None else x[0] for x, axis in zip((q, k, v, mask), axes, strict=True)
+    ]
+    each = [x.expand(H, *x.shape[-2:]) for x in given]
+    with mode():
+        z, weights = torch.func.vmap(scaled_dot_product_attention, axes)(*given)
+    for h in range(H):
+        one_z, one_weights = scaled_dot_product_attention(*(x[h] for x in each))
+        assert_close(z[h], one_z, **exactly)
+        assert_close(weights.expand(H, T, S)[h], one_weights, **exactly)
 
-    def attend(q, k, v):
+
+@in_every_mode
+@forward_mode
+@pytest.mark.parametrize("with_mask", [False, True])
+def test_derivatives_forward_and_backward_agree_in_every_mode(with_mask, mode):
+    q, k, v = (tensor[0, :2] for tensor in qkv())
+    mask = random_mask(T, S) if with_mask else None
+
+    def attend(q):
         return scaled_dot_product_attention(q, k, v, mask)
 
-    z, weights = torch.func.vmap(torch.func.vmap(attend))(q, k, v)
-    expected_z, expected_weights = scaled_dot_product_attention(q, k, v, mask)
-    assert_close(z, expected_z, **exactly)
-    assert_close(weights, expected_weights, **exactly)
+    expected = torch.func.jacrev(attend)(q)
+    with mode():
+        measured = torch.func.jacfwd(attend)(q)
+    for one, other in zip(measured, expected, strict=True):
+        assert_close(one, other, **exactly)
+
+
+@forward_mode
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad])
+def test_a_tangent_passes_through_without_a_graph(mode):
+    q, k, v = qkv()
+    _, expected = torch.func.jvp(lambda q: scaled_dot_product_attention(q, k, v), (q,), (q,))
+    with forward_ad.dual_level(), mode():
+        results = scaled_dot_product_attention(forward_ad.make_dual(q, q), k, v)
+        tangents = [forward_ad.unpack_dual(result).tangent for result in results]
+    for tangent, other in zip(tangents, expected, strict=True):
+        assert_close(tangent, other, **exactly)
+
+
+@in_every_mode
+def test_attention_compiles_to_one_graph(mode):
+    q, k, v = qkv()
+    mask = random_mask(B, 1, T, S)
+    expected = scaled_dot_product_attention(q, k, v, mask, is_causal=True)
+    compiled = torch.compile(scaled_dot_product_attention, backend="eager", fullgraph=True)
+    with mode():
+        results = compiled(q, k, v, mask, is_causal=True)
+    for result, other in zip(results, expected, strict=True):
+        assert_close(result, other, **exactly)
 
 
 def test_a_hidden_nan_is_not_hidden():
-    # The module says so: weight 0 times NaN is NaN. Finite padding, however large, is hidden.
+    # The module says so: weight 0 times NaN is NaN.
     q, k, v = qkv()
+    v[..., 4, :] = math.nan
     mask = torch.ones(T, S, dtype=torch.bool)
     mask[:, 4] = False
-    z, _ = scaled_dot_product_attention(q, k, v, mask)
-    v[..., 4, :] = 1e300
-    assert torch.equal(scaled_dot_product_attention(q, k, v, mask)[0], z)
-    v[..., 4, :] = math.nan
     assert scaled_dot_product_attention(q, k, v, mask)[0].isnan().all()
 
 
@@ -316,6 +410,19 @@ def test_other_arguments_that_make_no_sense():
     refused(TypeError, "scale='1' is not a number", q, k, v, scale="1")
     refused(TypeError, "scale=True is not a number", q, k, v, scale=True)
     refused(ValueError, "scale=inf is not finite", q, k, v, scale=math.inf)
+    refused(ValueError, "scale=inf is not finite; pass a finite float", q, k, v, scale=10**400)
     refused(TypeError, "is_causal is a Tensor; pass True or False", q, k, v,
             is_causal=causal_mask(T, S))  # fmt: skip
     refused(TypeError, "is_causal is a int; pass True or False", q, k, v, is_causal=1)
+
+
+@pytest.mark.parametrize("kind", [Fraction, np.float32, np.float16, float])
+def test_numbers_of_other_kinds(kind):
+    q, k, v = qkv()
+    expected = scaled_dot_product_attention(q, k, v, scale=0.5, is_causal=True)
+    results = scaled_dot_product_attention(q, k, v, scale=kind(0.5), is_causal=np.True_)
+    assert all(map(torch.equal, results, expected))
+    torch.manual_seed(0)
+    dropped, _ = scaled_dot_product_attention(q, k, v, dropout=kind(0.5))
+    torch.manual_seed(0)
+    assert torch.equal(dropped, scaled_dot_product_attention(q, k, v, dropout=0.5)[0])

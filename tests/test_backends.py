@@ -2,7 +2,9 @@
 
 import math
 import re
+from fractions import Fraction
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -129,6 +131,114 @@ def test_dropout_drops_weights_and_returns_those_before(name, is_causal):
     assert 0.1 < share < 0.4  # of 168 or 210; four standard deviations are 0.13
 
 
+def gradients_of_z(attend, q, k, v, mask):
+    """Return z, and the gradients of its sum, with numbers that autograd cannot change."""
+    inputs = [tensor.clone().requires_grad_() for tensor in (q, k, v)]
+    z, weights = attend(*inputs, mask, return_weights=True)
+    z.sum().backward()
+    return [z, weights, *(tensor.grad for tensor in inputs)]
+
+
+@every_backend
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_finite_scores_are_hidden_however_large(name, dtype):
+    # The hidden key scores Σ q · k = max / 2 or less, and on the way back dz · v is max / 2.
+    q, k, v = qkv(d_v=D, dtype=dtype)
+    q = q.abs().clamp(0.5, 1)
+    expected = gradients_of_z(BACKENDS[name], q, k, v, padding_mask([4, 4], S))
+    k[..., 4, :] = v[..., 4, :] = torch.finfo(dtype).max / (2 * D)
+    results = gradients_of_z(BACKENDS[name], q, k, v, padding_mask([4, 4], S))
+    for result, other in zip(results, expected, strict=True):
+        assert torch.equal(result, other)
+
+
+@pytest.mark.parametrize("name", ["loop", "explicit"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_loop_and_explicit_hide_a_score_that_overflows(name, dtype):
+    # "fused" promises nothing here: torch adds −∞ to the score, and ∞ − ∞ is NaN.
+    q = k = v = torch.ones(1, 1, 2, 4, dtype=dtype)
+    k = k.clone()
+    k[..., 0, :] = torch.finfo(dtype).max
+    z, weights, *grads = gradients_of_z(BACKENDS[name], q, k, v, torch.tensor([[False, True]] * 2))
+    assert (z == 1).all()
+    assert weights[0, 0].tolist() == [[0, 1], [0, 1]]
+    assert all(grad.isfinite().all() for grad in grads)
+
+
+@every_backend
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("q_size", [1.0, 1000.0])
+def test_a_query_without_keys_has_zero_gradients_where_scores_overflow(name, dtype, q_size):
+    q, v = torch.full((1, 1, 2, 4), q_size, dtype=dtype), torch.ones(1, 1, 2, 4, dtype=dtype)
+    k = torch.full_like(q, torch.finfo(dtype).max)
+    for result in gradients_of_z(BACKENDS[name], q, k, v, torch.zeros(2, 2, dtype=torch.bool)):
+        assert (result == 0).all()
+
+
+@every_backend
+def test_no_heads_are_no_error(name):
+    q, k, v = (tensor.requires_grad_() for tensor in qkv(n_heads=0))
+    for mask in (None, padding_mask([4, 0], S), torch.ones(B, 0, T, S, dtype=torch.bool)):
+        z, weights = BACKENDS[name](q, k, v, mask, is_causal=True, return_weights=True)
+        assert z.shape == (B, 0, T, D_V)
+        assert weights.shape == (B, 0, T, S)
+        z.sum().backward()
+
+
+@every_backend
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_a_call_leaves_its_inputs_alone(name, mode, is_causal):
+    masks = padding_mask([0, 4], S), draw(B, H, T, S, seed=5) > 0, None
+    for mask in masks:
+        inputs, kept = qkv(), None if mask is None else mask.clone()
+        with mode():
+            BACKENDS[name](*inputs, mask, is_causal=is_causal, return_weights=True)
+        assert all(map(torch.equal, inputs, qkv()))
+        assert mask is None or torch.equal(mask, kept)
+
+
+@every_backend
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_vmap_works_in_every_mode(name, mode):
+    q, k, v = qkv()
+    mask = draw(B, H, T, S, seed=5) > 0
+    expected = BACKENDS[name](q, k, v, mask, return_weights=True)
+    given = [tensor[:, None] for tensor in (q, k, v, mask)]  # B 1 H T d
+
+    def attend(q, k, v, mask):
+        return BACKENDS[name](q, k, v, mask, return_weights=True)
+
+    with mode():
+        results = torch.func.vmap(attend)(*given)
+    for result, other in zip(results, expected, strict=True):
+        assert_close(result[:, 0], other, **exactly)
+
+
+@every_backend
+@pytest.mark.parametrize("with_mask", [False, True])
+def test_everything_is_made_where_the_queries_are(name, with_mask):
+    q, k, v = qkv()
+    mask = padding_mask([0, 4], S) if with_mask else None
+    arguments = {"is_causal": True, "return_weights": True}
+    expected = BACKENDS[name](q, k, v, mask, **arguments)
+    with torch.device("meta"):  # what is made without naming a device has no numbers here
+        results = BACKENDS[name](q, k, v, mask, **arguments)
+    assert all(map(torch.equal, results, expected))
+
+
+@every_backend
+def test_numbers_of_other_kinds(name):
+    q, k, v = qkv(T, T)
+    expected = BACKENDS[name](q, k, v, scale=0.5, is_causal=True)[0]
+    for half in (Fraction(1, 2), np.float32(0.5), np.float16(0.5)):
+        assert torch.equal(BACKENDS[name](q, k, v, scale=half, is_causal=np.True_)[0], expected)
+        torch.manual_seed(0)
+        dropped = BACKENDS[name](q, k, v, dropout=half)[0]
+        torch.manual_seed(0)
+        assert torch.equal(dropped, BACKENDS[name](q, k, v, dropout=0.5)[0])
+
+
 @every_backend
 def test_a_hidden_nan_leaks_from_every_backend(name):
     q, k, v = qkv(d_v=D)
@@ -178,6 +288,15 @@ def test_fused_never_hands_on_is_causal_where_torch_aligns_it_otherwise(asked, s
     assert asked[0]["is_causal"] is False
     seen = causal_mask(*sizes)
     assert torch.equal(asked[0]["attn_mask"][seen.any(-1)], seen[seen.any(-1)])
+
+
+def test_fused_keeps_an_empty_row_finite_in_any_kernel(asked):
+    q = k = v = torch.full((1, 1, 2, 4), 1e30)
+    *_, by_q, by_k, by_v = gradients_of_z(
+        fused_attention, q, k, v, torch.zeros(2, 2, dtype=torch.bool)
+    )
+    assert len(asked) == 1
+    assert (by_q == 0).all() and (by_k == 0).all() and (by_v == 0).all()
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
@@ -241,8 +360,13 @@ def test_every_backend_refuses_alike(name):
         attend(q, k[..., :10], v)
     with pytest.raises(TypeError, match=re.escape("the softmax needs floats: q.float()")):
         attend(q.long(), k.long(), v.long())
-    with pytest.raises(ValueError, match=r"scale=nan is not finite"):
-        attend(q, k, v, scale=math.nan)
+    for bad in (math.nan, math.inf, -math.inf, 10**400, Fraction(10**400, 3)):
+        with pytest.raises(
+            ValueError, match=r"scale=-?(nan|inf) is not finite; pass a finite float"
+        ):
+            attend(q, k, v, scale=bad)
+    with pytest.raises(TypeError, match="return_weights is a str; pass True or False"):
+        attend(q, k, v, return_weights="no")
 
 
 @pytest.mark.parametrize("name", ["loop", "fused"])

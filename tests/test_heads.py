@@ -2,13 +2,14 @@
 
 import re
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mha import merge_heads, split_heads
-from mha.heads import check_count, head_width
+from mha.heads import check_count, check_flag, head_width
 
 B, T, H, D_HEAD = 2, 3, 7, 11
 
@@ -86,6 +87,7 @@ def test_no_tokens_is_no_error():
         (10, 3, "try 1, 2, 5 or 10"),
         (12, 5, "try 1, 2, 3, 4, 6 or 12"),
         (7, 2, "try 1 or 7"),
+        (1, 3, "try 1"),
         (4, 8, "try 1, 2 or 4"),
     ],
 )
@@ -116,6 +118,21 @@ def test_counts_that_are_no_whole_numbers_are_refused(bad):
     message = f"n_heads={bad!r} is not a whole number; pass an int of at least 1"
     with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
         check_count("n_heads", bad)
+
+
+def test_flags_are_true_or_false():
+    for good in (True, False, np.True_, np.False_):
+        assert check_flag("bias", good) is None
+    for bad, kind in (
+        (1, "int"),
+        ("no", "str"),
+        (None, "NoneType"),
+        (torch.tensor(True), "Tensor"),
+    ):
+        with pytest.raises(TypeError, match=f"^bias is a {kind}; pass True or False$"):
+            check_flag("bias", bad)
+    with pytest.raises(TypeError, match=r"pass True or False, and hand a mask over as mask=$"):
+        check_flag("is_causal", torch.ones(2, 2))
 
 
 def test_wrong_ranks_are_refused():

@@ -3,7 +3,9 @@
 import copy
 import math
 import re
+from fractions import Fraction
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -344,6 +346,94 @@ def test_autocast_may_mix_dtypes(backend):
     assert_close(y.float(), layer(x, is_causal=True), atol=0.05, rtol=0)
 
 
+@pytest.mark.parametrize("given", [torch.float64, torch.int64, torch.bool, torch.complex64])
+def test_autocast_converts_floats_of_up_to_32_bits_only(untouched, given):
+    layer, x = untouched.float(), draw(B, T, D_MODEL).to(given)
+    message = f"x has dtype {given}, the layer's weights have torch.float32; convert one"
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        with pytest.raises(TypeError, match=re.escape(message)):
+            layer(x)
+        with pytest.raises(TypeError, match=re.escape(message.replace("x has", "context has"))):
+            layer(draw(B, T, D_MODEL).float(), x)
+        with pytest.raises(TypeError, match=r"x has dtype torch\.float32, .* have torch\.float64"):
+            layer.double()(draw(B, T, D_MODEL).float())
+
+
+@every_backend
+def test_autocast_leaves_float64_alone(backend):
+    layer, x = build(backend), draw(B, T, D_MODEL)
+    expected = layer(x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = layer(x)
+    assert torch.equal(y, expected)
+
+
+class Wrapped(nn.Module):
+    """Hold a projection as adapters and quantised layers do: without a tensor named weight."""
+
+    def __init__(self, projection):
+        super().__init__()
+        self.inner = projection
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+class Packed(Wrapped):
+    def weight(self):
+        return self.inner.weight
+
+
+@every_backend
+@pytest.mark.parametrize("kind", [Wrapped, Packed])
+def test_projections_may_be_replaced(backend, kind):
+    layer, x, context = build(backend), draw(B, T, D_MODEL), draw(B, S, D_MODEL)
+    expected = layer(x, context)
+    for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+        setattr(layer, name, kind(getattr(layer, name)))
+    assert torch.equal(layer(x, context), expected)
+
+
+def test_the_context_is_held_against_the_projection_it_meets():
+    layer = build()
+    layer.q_proj = Wrapped(layer.q_proj)
+    with pytest.raises(TypeError, match=r"context has dtype torch\.float32, .* torch\.float64"):
+        layer(draw(B, T, D_MODEL), draw(B, S, D_MODEL).float())
+
+
+@every_backend
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # torch's kernel, one by one
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_layers_can_be_stacked_and_run_as_one(backend, mode):
+    layers, x = [build(backend), build(backend)], draw(B, T, D_MODEL)
+    with torch.no_grad():
+        layers[1].q_proj.weight.mul_(2)
+    parameters, _ = torch.func.stack_module_state(layers)
+
+    def call(parameters):
+        return torch.func.functional_call(layers[0], parameters, (x,), {"mask": causal_mask(T)})
+
+    with mode():
+        y = torch.func.vmap(call)(parameters)
+    for one, layer in zip(y, layers, strict=True):
+        assert_close(one, layer(x, mask=causal_mask(T)), **exactly)
+
+
+@every_backend
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_a_call_leaves_its_inputs_alone(backend, mode):
+    def inputs():
+        return {"x": draw(B, T, D_MODEL), "context": draw(B, S, D_MODEL, seed=1),
+                "mask": draw(B, H, T, S, seed=2) > 0, "head_gate": draw(B, H, seed=3)}  # fmt: skip
+
+    layer, given = build(backend), inputs()
+    before = copy.deepcopy(layer.state_dict())
+    with mode():
+        layer(**given, is_causal=True, return_weights=True)
+    assert all(torch.equal(given[name], value) for name, value in inputs().items())
+    assert all(torch.equal(before[name], value) for name, value in layer.state_dict().items())
+
+
 def test_the_layer_keeps_nothing_of_a_call():
     layer, x = build(), draw(B, T, D_MODEL)
     before = set(vars(layer)), set(layer.state_dict())
@@ -374,6 +464,8 @@ def test_indivisible_width():
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         MultiHeadAttention(10, 3)
     assert MultiHeadAttention(10, 3, d_head=4).out_proj.in_features == 12
+    with pytest.raises(ValueError, match=r"d_model=1 is not divisible by n_heads=3; try 1$"):
+        MultiHeadAttention(1, 3)
 
 
 @pytest.mark.parametrize("name", ["d_model", "n_heads", "d_head"])
@@ -392,6 +484,19 @@ def test_dropout_out_of_range(bad):
 @pytest.mark.parametrize("bad", [True, "0.1", None])
 def test_dropout_that_is_no_number(bad):
     refused(TypeError, f"dropout={bad!r} is not a number", 6, 2, dropout=bad)
+
+
+def test_flags_that_are_no_bool():
+    refused(TypeError, "bias is a str; pass True or False", 6, 2, bias="no")
+    refused(TypeError, "bias is a int; pass True or False", 6, 2, bias=1)
+    assert MultiHeadAttention(6, 2, bias=np.False_).q_proj.bias is None
+
+
+def test_dropout_of_another_kind():
+    layer = MultiHeadAttention(6, 2, dropout=Fraction(1, 2))
+    assert layer.dropout == 0.5
+    assert "dropout=0.5" in repr(layer)
+    assert layer(torch.ones(1, 3, 6)).shape == (1, 3, 6)
 
 
 def test_unknown_backend():
@@ -445,6 +550,9 @@ REFUSED = [
      "(1, 7, 3, 3)", X[:1], {"mask": BOOL.expand(B, 1, T, T)}),
     (TypeError, "is_causal is a Tensor; pass True or False", X, {"is_causal": BOOL.expand(T, T)}),
     (TypeError, "is_causal is a int; pass True or False", X, {"is_causal": 1}),
+    (TypeError, "return_weights is a str; pass True or False", X, {"return_weights": "no"}),
+    (TypeError, "head_gate has dtype torch.complex64; pass real numbers", X,
+     {"head_gate": torch.ones(H, dtype=torch.complex64)}),
     (TypeError, "head_gate is a list; pass a tensor, one number for each head", X,
      {"head_gate": [1.0] * H}),
     (ValueError, "head_gate has shape (6,); pass (H,) = (7,) or (B, H) = (2, 7)", X,

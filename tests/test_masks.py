@@ -57,10 +57,20 @@ def test_padding_by_hand():
         torch.tensor([1, 4]),
         torch.tensor([1, 4], dtype=torch.uint8),
         torch.tensor([1, 4], dtype=torch.int32),
+        torch.tensor([1, 4], dtype=torch.uint16),
+        torch.tensor([1, 4], dtype=torch.uint64),
     ],
 )
 def test_padding_takes_any_whole_numbers(lengths):
-    assert torch.equal(padding_mask(lengths, S), padding_mask([1, 4], S))
+    assert padding_mask(lengths, S).flatten(1).int().tolist() == [[1, 0, 0, 0, 0], [1, 1, 1, 1, 0]]
+    assert list(lengths) == [1, 4]
+
+
+def test_padding_is_made_where_the_lengths_are():
+    lengths = torch.tensor([1, 4])
+    with torch.device("meta"):  # what is made without naming a device has no numbers here
+        mask = padding_mask(lengths, S)
+    assert torch.equal(mask, padding_mask([1, 4], S))
 
 
 @repeatable
@@ -72,13 +82,20 @@ def test_padding_counts_back_to_the_lengths(lengths, n_keys):
     assert torch.equal(mask, mask.sort(-1, descending=True).values)  # the padding stands behind
 
 
-@pytest.mark.parametrize("bad", [-1, 6])
+@pytest.mark.parametrize("bad", [-1, 6, 2**70])
 def test_padding_lengths_out_of_range(bad):
     message = re.escape(f"lengths holds {bad}, outside 0 to n_keys=5")
     with pytest.raises(ValueError, match=message):
         padding_mask([2, bad], n_keys=5)
-    with pytest.raises(ValueError, match=message):
-        padding_mask(torch.tensor([2, bad]), n_keys=5)
+    if bad < 2**63:
+        with pytest.raises(ValueError, match=message):
+            padding_mask(torch.tensor([2, bad]), n_keys=5)
+
+
+@pytest.mark.parametrize("bad", [2, None, np.array(2)])
+def test_padding_lengths_that_are_no_list(bad):
+    with pytest.raises(TypeError, match=re.escape(f"lengths={bad!r} is no list; pass ints in a")):
+        padding_mask(bad, n_keys=5)
 
 
 def test_padding_lengths_that_are_no_whole_numbers():
