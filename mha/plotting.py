@@ -1,6 +1,7 @@
 """Pictures of weights and matrices: arrays in, matplotlib Axes out.
 
-Weights always have one colour map, fixed to [0, 1], so that two maps can be compared.
+Weights always have one colour map, fixed to [0, 1], so that two maps can be compared. The widgets
+use it too.
 """
 
 import matplotlib.pyplot as plt
@@ -8,7 +9,8 @@ import numpy as np
 import seaborn as sns
 from matplotlib.colors import to_rgba
 
-WEIGHT_MAP = sns.blend_palette(["#FFFFFF", "#8F4A8B", "#3B1039"], as_cmap=True)
+WEIGHT_COLOURS = ("#FFFFFF", "#8F4A8B", "#3B1039")  # of the weights 0, 1/2 and 1
+WEIGHT_MAP = sns.blend_palette(WEIGHT_COLOURS, as_cmap=True)
 # Head h has colour h % 8, everywhere: Paul Tol's "muted", safe for colour-blind readers.
 HEAD_COLOURS = ("#44AA99", "#CC6677", "#DDCC77", "#332288",
                 "#88CCEE", "#882255", "#999933", "#117733")
@@ -43,17 +45,20 @@ def weight_map(weights, queries, keys=None, *, ax=None, numbers=False):
                          f"({len(queries)}, {len(keys)}): pass one label a row and one a column")
     if ax is None:
         ax = plt.figure(figsize=(0.45 * len(keys) + 1.2, 0.4 * len(queries) + 1)).gca()
-    texts = np.vectorize(lambda weight: f"{weight:.2f}" if weight >= 0.05 else "")(weights)
     sns.heatmap(weights, vmin=0, vmax=1, cmap=WEIGHT_MAP, square=True, cbar=False, ax=ax,
-                annot=texts if numbers else None, fmt="", annot_kws={"size": 8}, linewidths=0.5,
-                linecolor="0.9", xticklabels=keys, yticklabels=queries)
+                linewidths=0.5, linecolor="0.9", xticklabels=keys, yticklabels=queries)
+    for (t, s), weight in np.ndenumerate(weights):
+        if numbers and weight >= 0.05:
+            colour = "white" if weight > 0.43 else "black"  # a contrast of 4.4 or more in each cell
+            ax.text(s + 0.5, t + 0.5, f"{weight:.2f}", size=8, color=colour,
+                    ha="center", va="center")
     ax.set(xlabel="keys", ylabel="queries")
     ax.tick_params(axis="x", rotation=90 if len(keys) > 4 else 0, length=0)
     ax.tick_params(axis="y", rotation=0, length=0)
     return ax
 
 
-def head_maps(weights, tokens, *, names=None, columns=4):
+def head_maps(weights, tokens, *, names=None, columns=4, numbers=False):
     """Several heads side by side, each named above its map.
 
     Parameters
@@ -65,6 +70,8 @@ def head_maps(weights, tokens, *, names=None, columns=4):
         One for each head; default "head 0", "head 1", …
     columns : int
         Maps in a row.
+    numbers : bool
+        As for `weight_map`.
 
     Returns
     -------
@@ -74,14 +81,14 @@ def head_maps(weights, tokens, *, names=None, columns=4):
     names = [f"head {h}" for h in range(len(weights))] if names is None else names
     columns = min(columns, len(weights))
     rows = -(-len(weights) // columns)
-    side = 0.26 * len(tokens) + 0.7
+    side = (0.4 if numbers else 0.26) * len(tokens) + 0.7
     _, grid = plt.subplots(rows, columns, squeeze=False, layout="constrained",
                            figsize=(columns * side + 0.6, rows * side + 0.5))
     for ax in grid.flat[len(weights):]:
         ax.remove()
     axes = grid.flat[: len(weights)]
     for h, ax in enumerate(axes):
-        weight_map(weights[h], tokens, ax=ax)
+        weight_map(weights[h], tokens, ax=ax, numbers=numbers)
         ax.set_title(names[h])
         if h % columns:
             ax.set(ylabel="", yticks=[])

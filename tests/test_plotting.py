@@ -3,12 +3,13 @@
 import matplotlib
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 
 matplotlib.use("Agg")
 
-from mha.plotting import STYLE, head_maps, number_grid, plt, weight_map
+from mha.plotting import STYLE, WEIGHT_COLOURS, WEIGHT_MAP, head_maps, number_grid, plt, weight_map
 
-WEIGHTS = np.array([[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]])  # T S = 2 3
+WEIGHTS = np.array([[0.5, 0.25, 0.25], [0.04, 0.66, 0.3]])  # T S = 2 3, far from 0 and 1
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +27,13 @@ def test_a_weight_map_shows_the_weights_on_a_fixed_scale():
     assert [t.get_text() for t in ax.get_xticklabels()] == ["x", "y", "z"]
     assert [t.get_text() for t in ax.get_yticklabels()] == ["a", "b"]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("keys", "queries")
-    assert [t.get_text() for t in ax.texts] == ["0.50", "0.25", "0.25", "", "1.00", ""]
+    assert [t.get_text() for t in ax.texts] == ["0.50", "0.25", "0.25", "0.66", "0.30"]
+
+
+def test_the_colours_of_weights_run_from_white_over_purple_to_dark():
+    for weight, colour in zip((0.0, 0.5, 1.0), WEIGHT_COLOURS, strict=True):
+        found = np.array(WEIGHT_MAP(weight))
+        assert np.abs(found - matplotlib.colors.to_rgba(colour)).max() < 1.5 / 255
 
 
 def test_labels_that_do_not_fit_are_refused():
@@ -35,11 +42,13 @@ def test_labels_that_do_not_fit_are_refused():
 
 
 def test_head_maps_draw_each_head_once():
-    weights = np.stack([np.eye(3) * h / 5 for h in range(5)])
+    weights = np.stack([np.eye(3) * h / 5 + 0.1 for h in range(5)])
     axes = list(head_maps(weights, ["a", "b", "c"], columns=2))
     assert [ax.get_title() for ax in axes] == [f"head {h}" for h in range(5)]
     for ax, head in zip(axes, weights, strict=True):
         assert np.array_equal(ax.collections[0].get_array().reshape(3, 3), head)
+        assert ax.collections[0].get_clim() == (0, 1)
+        assert ax.collections[0].get_cmap() == WEIGHT_MAP
     assert len(axes[0].figure.axes) == 5  # the empty sixth place is gone
 
 
@@ -53,3 +62,17 @@ def test_a_number_grid_writes_each_number_and_tints_the_blocks():
 def test_a_number_grid_refuses_blocks_that_do_not_fit():
     with pytest.raises(ValueError, match="5 columns can't be cut into blocks=2 equal blocks"):
         number_grid(np.zeros((1, 5)), blocks=2)
+
+
+def test_numbers_can_be_read_on_every_weight():
+    def luminance(colour):
+        channels = np.asarray(to_rgb(colour))
+        curved = ((channels + 0.055) / 1.055) ** 2.4
+        linear = np.where(channels <= 0.04045, channels / 12.92, curved)
+        return linear @ [0.2126, 0.7152, 0.0722]
+
+    steps = np.linspace(0.05, 1, 96)
+    ax = weight_map(steps[None], ["q"], [""] * len(steps), numbers=True)
+    for weight, text in zip(steps, ax.texts, strict=True):
+        light, dark = sorted((luminance(WEIGHT_MAP(weight)), luminance(text.get_color())))[::-1]
+        assert (light + 0.05) / (dark + 0.05) >= 4.4, weight

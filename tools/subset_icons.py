@@ -1,6 +1,6 @@
 """Cut the theme's icon fonts down to the glyphs that the site shows.
 
-    python -m pip install brotli && python tools/subset_icons.py
+    python tools/subset_icons.py
 
 Reads the fonts of the installed pydata-sphinx-theme and writes book/_static/vendor/fontawesome.
 The files keep the paths that the theme's style sheet asks for, so Sphinx puts them in the place of

@@ -1,4 +1,4 @@
-"""Write tests/js/golden.json: what static/attention.js must compute, from the loops reference.
+"""Write tests/js/golden.json: what the widgets' JavaScript must compute, and in which colours.
 
 python tools/write_golden.py
 """
@@ -9,6 +9,7 @@ import pathlib
 
 import numpy as np
 
+from mha.plotting import WEIGHT_MAP
 from mha.reference.loops import attend
 
 PATH = pathlib.Path(__file__).parent.parent / "tests" / "js" / "golden.json"
@@ -22,7 +23,7 @@ def golden():
     """Return the inputs, as stored bytes, and for each state the weights and the entropies.
 
     Weights of the first and the last head only, to keep the file small; the entropy in bits,
-    mean over the queries, of every head.
+    mean over the queries, of every head. `colours` are the 256 of the weight map, red, green, blue.
     """
     rng = np.random.default_rng(7)
     q = (2 * rng.normal(size=(N_QUERIES, D_MODEL))).astype("<f2")
@@ -39,6 +40,7 @@ def golden():
         "float16": {"bytes": halves.tobytes().hex(), "values": [repr(float(x)) for x in halves]},
         "float32": {"bytes": singles.tobytes().hex(), "values": [repr(float(x)) for x in singles]},
         "cases": list(_cases(q.astype(np.float64), k.astype(np.float64))),
+        "colours": WEIGHT_MAP(range(256), bytes=True)[:, :3].tobytes().hex(),
         "empty_rows": _empty_rows(q.astype(np.float64), k.astype(np.float64)),
     }
 

@@ -1,7 +1,9 @@
 """What every widget of the book shares: its front end, its picture, its text."""
 
 import base64
+import contextlib
 import math
+import numbers
 import operator
 import pathlib
 import re
@@ -66,16 +68,49 @@ def from_float16(stored, width):
     return np.frombuffer(stored, dtype="<f2").astype(np.float64).reshape(-1, width)
 
 
+def real_array(name, values):
+    """Return `values` (a list, an array or a tensor of any float type) as a read-only float64 copy.
+
+    >>> real_array("q", [[1, 2]])
+    array([[1., 2.]])
+    """
+    if hasattr(values, "detach"):  # a torch tensor: perhaps on a device, in a graph, in bfloat16
+        values = values.detach().cpu()
+        values = values if values.is_complex() else values.double()
+    try:
+        found = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        found = np.asarray(None)
+    if found.dtype.kind not in "iuf":
+        raise TypeError(f"{name} is not a matrix of real numbers; give one row of D for each token")
+    found = found.astype(np.float64)
+    found.flags.writeable = False
+    return found
+
+
+def _plain(value):
+    """Return the Python number in a scalar of numpy or torch, anything else as it is."""
+    return value.item() if getattr(value, "ndim", None) == 0 else value
+
+
+def _index(value):
+    """Return `value` as an int, or None where it is no whole number."""
+    value = _plain(value)
+    if isinstance(value, bool) or getattr(value, "ndim", 0):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
 def whole(name, value, stop, plural):
     """Return `value` as an int in 0 … stop − 1, or raise with the rule and a way out."""
-    try:
-        if isinstance(value, (bool, np.bool_)):
-            raise TypeError
-        index = operator.index(value)
-    except TypeError:
+    index = _index(value)
+    if index is None:
         raise WidgetTypeError(
             f"{name}={value!r} is not a whole number; give an int from 0 to {stop - 1}"
-        ) from None
+        )
     if not 0 <= index < stop:
         raise WidgetValueError(
             f"{name}={index} is out of range: there are {stop} {plural}, counted from 0; "
@@ -84,25 +119,43 @@ def whole(name, value, stop, plural):
     return index
 
 
-def one_of(name, value, choices, reason=""):
-    """Return the member of `choices` equal to `value`, or raise with the choices."""
-    for choice in choices:
-        if type(value) is not bool and value == choice:
-            return choice
+def divisor(name, value, width):
+    """Return `value` as an int that divides `width` (d_model), or raise with those that do."""
+    index = _index(value)
+    if index is None:
+        raise WidgetTypeError(f"{name}={value!r} is not a whole number; give an int")
+    if index < 1 or width % index:
+        fitting = ", ".join(str(n) for n in range(1, width + 1) if width % n == 0)
+        raise WidgetValueError(
+            f"{name}={index} does not divide d_model={width}; give one of {fitting}"
+        )
+    return index
+
+
+def one_of(name, value, choices, way_out=""):
+    """Return the member of `choices` that `value` is, or raise with the choices.
+
+    The choices are all ints or all strings.
+    """
+    known = value if isinstance(value, str) else _index(value)
+    if known in choices:
+        return choices[choices.index(known)]
     listed = ", ".join(repr(choice) for choice in choices)
-    raise WidgetValueError(f"{name}={value!r} is not a choice{reason}; try one of {listed}")
+    kind = WidgetValueError if isinstance(known, type(choices[0])) else WidgetTypeError
+    raise kind(f"{name}={value!r} is not a choice; try one of {listed}{way_out}")
 
 
 def number(name, value, low, high):
     """Return `value` as a float in low … high, or raise with the rule."""
-    try:
-        if isinstance(value, (bool, str)):
-            raise TypeError
-        result = float(value)
-    except TypeError:
+    plain = _plain(value)
+    if isinstance(plain, bool) or not isinstance(plain, numbers.Real):
         raise WidgetTypeError(
             f"{name}={value!r} is not a number; give a float from {low} to {high}"
-        ) from None
+        )
+    try:
+        result = float(plain)
+    except OverflowError:
+        result = math.inf if plain > 0 else -math.inf
     if not (math.isfinite(result) and low <= result <= high):
         raise WidgetValueError(
             f"{name}={result} is out of range; give a number from {low} to {high}"
@@ -112,8 +165,9 @@ def number(name, value, low, high):
 
 def flag(name, value):
     """Return `value` as a bool, or raise."""
-    if isinstance(value, (bool, np.bool_)):
-        return bool(value)
+    plain = _plain(value)
+    if isinstance(plain, bool):
+        return plain
     raise WidgetTypeError(f"{name}={value!r} is not a bool; give True or False")
 
 
@@ -125,7 +179,23 @@ class AttentionWidget(anywidget.AnyWidget):
     """
 
     _shown = ()
+    _in_one_go = False  # whether several traits are being set together
     _ipython_display_ = None  # ipywidgets 7 would display without the picture
+
+    def __init__(self, **state):
+        self._in_one_go = True
+        super().__init__(**state)
+        self._in_one_go = False
+
+    @contextlib.contextmanager
+    def hold_trait_notifications(self):
+        """Set several traits in one go, as a message from the page does."""
+        before, self._in_one_go = self._in_one_go, True
+        try:
+            with super().hold_trait_notifications():
+                yield
+        finally:
+            self._in_one_go = before
 
     def __repr__(self):
         shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._shown)

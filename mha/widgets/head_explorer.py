@@ -1,7 +1,6 @@
 """HeadExplorer: cut the same queries and keys into another number of heads."""
 
 import dataclasses
-import io
 
 import numpy as np
 import traitlets as t
@@ -11,16 +10,17 @@ from . import base
 HEAD_CHOICES = (1, 2, 3, 4, 6, 12, 24)
 SCALES = ("sqrt", "none", "inverse", "temperature")
 TEMPERATURES = (0.1, 1000.0)
-PICTURE_COLOURS = ("#ffffff", "#9a5496", "#380a38")  # weight 0, ½, 1, as in the front end
+CHOICES_WAY_OUT = ", or give others as choices="
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sentence:
     """A sentence with the queries and keys of one layer.
 
-    `tokens` are T strings; `q` and `k` are (T, D), before the split into heads; `task` says which
-    relation to find; `answer`, if given, is where to find it: (n_heads, head, query, key); `text`
-    names the sentence in the list, the tokens joined by spaces if empty.
+    `tokens` are T strings; `q` and `k` are (T, D), before the split into heads, lists, arrays or
+    tensors, kept as read-only float64 copies; `task` says which relation to find; `answer`, if
+    given, is where to find it: (n_heads, head, query, key); `text` names the sentence in the list,
+    the tokens joined by spaces if empty.
     """
 
     tokens: tuple
@@ -35,7 +35,7 @@ class Sentence:
             raise TypeError(f"tokens={self.tokens!r} is one string; give a list of tokens")
         object.__setattr__(self, "tokens", tuple(str(token) for token in self.tokens))
         for name in ("q", "k"):
-            values = np.asarray(getattr(self, name))
+            values = base.real_array(name, getattr(self, name))
             if values.ndim != 2 or len(values) != len(self.tokens) or not values.size:
                 raise ValueError(
                     f"{name} has shape {values.shape}, but {len(self.tokens)} tokens need "
@@ -47,15 +47,15 @@ class Sentence:
                 f"q has shape {self.q.shape} and k {self.k.shape}; give both the same width"
             )
 
-    def to_json(self):
-        """Return what the front end reads: float16 bytes for `q` and `k`."""
+    def to_json(self, answer=None):
+        """Return what the front end reads: float16 bytes for `q` and `k`, the checked answer."""
         return {
             "text": self.text or " ".join(self.tokens),
             "tokens": list(self.tokens),
             "q": base.float16_bytes("q", self.q),
             "k": base.float16_bytes("k", self.k),
             "task": self.task,
-            "answer": None if self.answer is None else [int(part) for part in self.answer],
+            "answer": answer,
         }
 
 
@@ -65,7 +65,9 @@ class HeadExplorer(base.AttentionWidget):
     logits = q·k · factor, with factor 1/√d_k (``scale="sqrt"``), 1 (``"none"``), 1/d_k
     (``"inverse"``) or 1/temperature (``"temperature"``). Heads, queries and keys count from 0.
     Every trait can be read and set. Only at ``n_heads == trained_heads`` are the slices those
-    that training shaped.
+    that training shaped. `choices` are the numbers of heads on offer, all divisors of D; by default
+    those of 1, 2, 3, 4, 6, 12 and 24 that divide it, with `trained_heads`, its half and its double.
+    `n_heads` starts as trained. Where `n_heads` is set alone, `head` keeps its first column.
 
     Raises ValueError or TypeError where a value breaks its rule.
 
@@ -98,7 +100,8 @@ class HeadExplorer(base.AttentionWidget):
         sentences,
         *,
         trained_heads=12,
-        n_heads=12,
+        choices=None,
+        n_heads=None,
         scale="sqrt",
         temperature=1.0,
         is_causal=False,
@@ -107,18 +110,20 @@ class HeadExplorer(base.AttentionWidget):
         query=0,
         key=0,
     ):
-        self.sentences = _checked(sentences)
+        self._sentences = _checked(sentences)
         width = self.sentences[0].q.shape[1]
-        choices = [choice for choice in HEAD_CHOICES if width % choice == 0]
-        trained = base.one_of("trained_heads", trained_heads, choices, _divides(width))
+        trained = base.divisor("trained_heads", trained_heads, width)
+        choices = _choices(choices, trained, width)
+        stored = [(one, _checked_answer(one, choices)) for one in self.sentences]
         # traitlets checks in any order, and the other indices depend on these two
-        n_heads = base.one_of("n_heads", n_heads, choices, _divides(width))
+        n_heads = trained if n_heads is None else n_heads
+        n_heads = base.one_of("n_heads", n_heads, choices, CHOICES_WAY_OUT)
         sentence = base.whole("sentence", sentence, len(self.sentences), "sentences")
         self.set_trait("d_model", width)
         self.set_trait("choices", choices)
         self.set_trait("trained_heads", trained)
         super().__init__(
-            _data=[one.to_json() for one in self.sentences],
+            _data=[one.to_json(answer) for one, answer in stored],
             n_heads=n_heads,
             scale=scale,
             temperature=temperature,
@@ -131,7 +136,7 @@ class HeadExplorer(base.AttentionWidget):
 
     @t.validate("n_heads")
     def _check_n_heads(self, proposal):
-        return base.one_of("n_heads", proposal.value, self.choices, _divides(self.d_model))
+        return base.one_of("n_heads", proposal.value, self.choices, CHOICES_WAY_OUT)
 
     @t.validate("scale")
     def _check_scale(self, proposal):
@@ -159,12 +164,19 @@ class HeadExplorer(base.AttentionWidget):
 
     @t.observe("n_heads")
     def _keep_head(self, change):
+        if not self._in_one_go:  # the slice that starts nearest before the same column
+            self.head = self.head * change.new // change.old
         self.head = min(self.head, change.new - 1)
 
     @t.observe("sentence")
     def _keep_tokens(self, change):
         last = len(self.tokens) - 1
         self.query, self.key = min(self.query, last), min(self.key, last)
+
+    @property
+    def sentences(self):
+        """The sentences, as given; to show others, make another explorer."""
+        return self._sentences
 
     @property
     def tokens(self):
@@ -198,41 +210,13 @@ class HeadExplorer(base.AttentionWidget):
         """Return each head's entropy in bits, (H,): the mean over its queries."""
         weights = self.weights()
         logs = np.log2(weights, where=weights > 0, out=np.zeros_like(weights))
-        return -(weights * logs).sum(-1).mean(-1)
+        return 0.0 - (weights * logs).sum(-1).mean(-1)  # −0.0 would be the negative of a zero
 
     def picture(self):
         """Return the current state as the bytes of a PNG: the chosen head, and all heads small."""
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.colors import LinearSegmentedColormap
-        from matplotlib.figure import Figure
+        from .head_picture import head_picture  # matplotlib takes a second to import
 
-        colours = LinearSegmentedColormap.from_list("weight", PICTURE_COLOURS)
-        weights, size = self.weights(), len(self.tokens)
-        figure = Figure(figsize=(7.2, 3.8), dpi=100, layout="constrained")
-        FigureCanvasAgg(figure)
-        small, large = figure.subfigures(1, 2, width_ratios=(1, 1.15))
-        columns = max(1, round((1.2 * self.n_heads) ** 0.5))
-        grid = small.subplots(-(-self.n_heads // columns), columns, squeeze=False).ravel()
-        for axes in grid:
-            axes.axis("off")
-        for h, axes in enumerate(grid[: self.n_heads]):
-            axes.imshow(weights[h], cmap=colours, vmin=0, vmax=1)
-            axes.set_title(str(h), fontsize=7, pad=2, weight="bold" if h == self.head else "normal")
-        axes = large.subplots()
-        image = axes.imshow(weights[self.head], cmap=colours, vmin=0, vmax=1)
-        labels = [token.replace("$", r"\$") for token in self.tokens]  # "$" would start a formula
-        axes.set_xticks(range(size), labels, rotation=90, fontsize=7)
-        axes.set_yticks(range(size), labels, fontsize=7)
-        axes.set_xlabel(f"key (head {self.head} of {self.n_heads})", fontsize=8)
-        axes.set_ylabel("query", fontsize=8)
-        large.colorbar(image, ax=axes, shrink=0.6).ax.tick_params(labelsize=7)
-        png = io.BytesIO()
-        figure.savefig(png, format="png", metadata={"Software": None})
-        return png.getvalue()
-
-
-def _divides(width):
-    return f" (a choice divides d_model={width})"
+        return head_picture(self.weights(), self.tokens, self.head)
 
 
 def _checked(sentences):
@@ -242,17 +226,31 @@ def _checked(sentences):
     widths = sorted({one.q.shape[1] for one in sentences})
     if len(widths) > 1:
         raise ValueError(f"the widths {widths} differ; take q and k of all from one layer")
-    for one in sentences:
-        if one.answer is not None:
-            _check_answer(one.answer, len(one.tokens), widths[0])
     return sentences
 
 
-def _check_answer(answer, n_tokens, width):
-    if len(answer) != 4:
-        raise ValueError(f"answer={answer!r} must be (n_heads, head, query, key)")
-    choices = [choice for choice in HEAD_CHOICES if width % choice == 0]
-    n_heads = base.one_of("n_heads of an answer", answer[0], choices, _divides(width))
-    base.whole("head of an answer", answer[1], n_heads, "heads")
-    base.whole("query of an answer", answer[2], n_tokens, "tokens")
-    base.whole("key of an answer", answer[3], n_tokens, "tokens")
+def _choices(wanted, trained, width):
+    """Return the numbers of heads to choose from, ascending, `trained` always among them."""
+    if wanted is None:
+        wanted = {*HEAD_CHOICES, trained // 2 if trained % 2 == 0 else trained, 2 * trained}
+        wanted = [number for number in wanted if width % number == 0]
+    elif not hasattr(wanted, "__iter__"):
+        raise base.WidgetTypeError(f"choices={wanted!r} is not a list; give numbers of heads")
+    return sorted({trained, *(base.divisor("a number in choices", n, width) for n in wanted)})
+
+
+def _checked_answer(sentence, choices):
+    """Return the answer as ints, each in its range, or None."""
+    answer = sentence.answer
+    if answer is None:
+        return None
+    if isinstance(answer, str) or not hasattr(answer, "__len__") or len(answer) != 4:
+        raise base.WidgetTypeError(f"answer={answer!r} must be (n_heads, head, query, key)")
+    n_heads = base.one_of("n_heads of an answer", answer[0], choices, CHOICES_WAY_OUT)
+    n_tokens = len(sentence.tokens)
+    return [
+        n_heads,
+        base.whole("head of an answer", answer[1], n_heads, "heads"),
+        base.whole("query of an answer", answer[2], n_tokens, "tokens"),
+        base.whole("key of an answer", answer[3], n_tokens, "tokens"),
+    ]

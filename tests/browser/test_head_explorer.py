@@ -194,3 +194,18 @@ def test_page_keys_do_not_leave_the_widget(site):
 def test_widget_follows_the_theme(site):
     tab = site.open(PAGE, theme="dark").page
     assert tab.locator(".mha-explorer").first.get_attribute("data-mha-theme") == "dark"
+
+
+def test_finding_the_head_is_noticed(site):
+    tab = site.open(PAGE).page
+    explorer = tab.locator(".mha-explorer")
+    found = explorer.locator("[data-role=found]")
+    assert found.inner_text() == ""
+    explorer.locator(".mha-head[data-head='8']").click()
+    assert found.inner_text() == "✓ Found: in head 8, ‘the’ gives ‘mat’ a weight of 0.841."
+    explorer.locator("[data-role=heads]").focus()
+    tab.keyboard.press("ArrowRight")  # 24 heads: another head 8
+    assert found.inner_text() == ""
+    explorer.locator("[data-role=sentence]").select_option("3")
+    explorer.locator("[data-role=show]").click()
+    assert "in head 9, ‘dog’ gives ‘dog’ a weight of 0.549" in found.inner_text()

@@ -87,10 +87,24 @@ test("large logits neither overflow nor lose the row sum", () => {
   close(weights, [Math.E / (Math.E + 1), 1 / (Math.E + 1), 0], 1e-12);
 });
 
+test("a row without a softmax weighs NaN where the query sees, and 0 where it does not", () => {
+  const [NONE, ALL] = [-Infinity, Infinity];
+  const weigh = (logits, mask) => [...attention.maskedSoftmax(Float64Array.from(logits), logits.length, mask)];
+  assert.deepEqual(weigh([NaN, NaN]), [NaN, NaN]);
+  assert.deepEqual(weigh([1, NaN]), [NaN, NaN]);
+  assert.deepEqual(weigh([NONE, NONE]), [NaN, NaN]);
+  assert.deepEqual(weigh([ALL, 0]), [NaN, NaN]);
+  assert.deepEqual(weigh([NaN, 1, 2], [1, 1, 0]), [NaN, NaN, 0]);
+  assert.deepEqual(weigh([NONE, 3, NaN], [1, 1, 0]), [0, 1, 0]);
+  assert.deepEqual(weigh([NaN, NaN], [0, 0]), [0, 0]);
+});
+
 test("the largest entropy counts the keys that each query may see", () => {
   assert.equal(attention.maxEntropy(T, S), Math.log2(5));
   const bits = attention.maxEntropy(T, S, attention.causalMask(T, S));
   assert.ok(Math.abs(bits - Math.log2(3 * 4 * 5) / 3) < 1e-12);
+  const withEmptyRows = attention.maxEntropy(S, T, attention.causalMask(S, T)); // 0 0 1 2 3 keys
+  assert.ok(Math.abs(withEmptyRows - Math.log2(1 * 2 * 3) / 5) < 1e-12);
 });
 
 test("an unknown scale and an indivisible width are refused", () => {

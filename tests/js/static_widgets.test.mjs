@@ -47,6 +47,31 @@ test("set tells every change first, then one change, and nothing when nothing ch
   assert.deepEqual(heard, [3, 4, "3,4"]);
 });
 
+test("NaN set again is no change, and minus zero is one", () => {
+  const model = new Model({ state: { a: NaN, b: 0 } });
+  const heard = [];
+  model.on("change:a change:b", (_, value) => heard.push(value));
+  model.set("a", NaN);
+  model.set("b", -0);
+  assert.deepEqual(heard, [-0]);
+});
+
+test("who starts or stops listening meanwhile changes nothing for this event", () => {
+  const model = new Model({ state: { a: 0 } });
+  const heard = [];
+  const late = () => heard.push("late");
+  const second = () => heard.push("second");
+  model.on("change:a", () => {
+    model.on("change:a", late);
+    model.off("change:a", second);
+  });
+  model.on("change:a", second);
+  model.set("a", 1);
+  assert.equal(heard.join(), "second");
+  model.set("a", 2);
+  assert.equal(heard.join(), "second,late");
+});
+
 test("off takes one listener, an event, or all of them", () => {
   const model = new Model({ state: { a: 0, b: 0 } });
   const heard = [];

@@ -4,7 +4,6 @@
 
 /** Bytes as the widget protocol hands them over (DataView, typed array or ArrayBuffer). */
 function asView(bytes) {
-  if (bytes instanceof DataView) return bytes;
   if (ArrayBuffer.isView(bytes)) return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   return new DataView(bytes);
 }
@@ -73,20 +72,24 @@ export function causalMask(nQueries, nKeys = nQueries) {
   return mask;
 }
 
-/** Softmax over the keys of each query; a row that may see no key is all zero. */
+/**
+ * Softmax over the keys of each query. A hidden key weighs exactly 0, so a row that may see no key is
+ * all zero; where what a row sees has no softmax (NaN, +∞, nothing but −∞), what it sees weighs NaN.
+ */
 export function maskedSoftmax(logits, nKeys, mask = null) {
   const weights = new Float64Array(logits.length);
   for (let start = 0; start < logits.length; start += nKeys) {
     let max = -Infinity;
     for (let j = start; j < start + nKeys; j++) {
-      if ((!mask || mask[j]) && logits[j] > max) max = logits[j];
+      if (!mask || mask[j]) max = Math.max(max, logits[j]); // NaN stays NaN
     }
-    if (max === -Infinity) continue;
     let sum = 0;
     for (let j = start; j < start + nKeys; j++) {
       if (!mask || mask[j]) sum += weights[j] = Math.exp(logits[j] - max);
     }
-    for (let j = start; j < start + nKeys; j++) weights[j] /= sum;
+    for (let j = start; j < start + nKeys; j++) {
+      if (!mask || mask[j]) weights[j] /= sum;
+    }
   }
   return weights;
 }

@@ -68,16 +68,22 @@ export function announcer(region, signal, pause = 500) {
 }
 
 const RAMPS = {
-  // weight 0 is transparent, ½ is the first colour, 1 the second
+  // weight 0 is transparent, ½ is the first colour, 1 the second; light as mha.plotting's WEIGHT_MAP
   light: [
-    [154, 84, 150],
-    [56, 10, 56],
+    [143, 74, 139],
+    [59, 16, 57],
   ],
   dark: [
     [184, 112, 178],
     [255, 236, 252],
   ],
 };
+
+/** The colours as a CSS gradient, for a legend. */
+export function weightGradient(theme) {
+  const [middle, end] = RAMPS[theme].map((colour) => colour.join(" "));
+  return `linear-gradient(90deg, rgb(${middle} / 0%), rgb(${middle}), rgb(${end}))`;
+}
 
 /** 256 RGBA colours for weights from 0 to 1. */
 export function weightColours(theme) {
@@ -104,10 +110,10 @@ export function weightText(weight) {
   return weight > 0 && weight < 0.0005 ? "<0.001" : weight.toFixed(3);
 }
 
-/** Three significant digits with a real minus sign. */
+/** Three significant digits, from 100 on all whole digits, with a real minus sign. */
 export function numberText(value) {
   if (!Number.isFinite(value)) return value < 0 ? "−∞" : String(value);
   const size = Math.abs(value);
-  const text = size >= 100 ? size.toFixed(0) : size >= 10 ? size.toFixed(1) : size.toFixed(2);
-  return (value < 0 && Number(text) !== 0 ? "−" : "") + text;
+  const text = size >= 100 ? size.toFixed(0) : size.toPrecision(3);
+  return (value < 0 ? "−" : "") + text.replace("e-", "e−");
 }

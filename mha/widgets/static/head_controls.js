@@ -1,9 +1,17 @@
 // What the reader sets, and in plain words what the chosen cut means.
 
 import { scaleFactor } from "./attention.js";
-import { element, numberText, write } from "./dom.js";
+import { element, numberText, weightText, write } from "./dom.js";
 
 const SCALES = { sqrt: "÷ √dₖ", none: "none", inverse: "÷ dₖ", temperature: "÷ temperature" };
+const TEMPERATURES = [0.1, 1000]; // as in head_explorer.py
+
+/** A temperature that the trait accepts, to `digits` digits. */
+function temperatureFrom(value, digits) {
+  const [least, most] = TEMPERATURES;
+  return Math.min(most, Math.max(least, Number(value.toPrecision(digits))));
+}
+
 /** Why only the trained number of heads shows heads that training shaped. */
 function statement(s) {
   const rescaled = Math.abs(scaleFactor(s.scale, s.dHead, s.temperature) * Math.sqrt(s.dHead) - 1) > 0.005;
@@ -29,12 +37,21 @@ function statement(s) {
   );
 }
 
-/** Sentence, heads, scaling and mask: native controls with labels. */
+/** What a reader is told who has chosen the head that the task asks for, at the trained cut. */
+function praise({ answer, tokens, n_heads, head }, all) {
+  if (!answer || answer[0] !== n_heads || answer[1] !== head) return "";
+  const [, , query, key] = answer;
+  const weight = weightText(all.weights[head][query * tokens.length + key]);
+  return `✓ Found: in head ${head}, ‘${tokens[query]}’ gives ‘${tokens[key]}’ a weight of ${weight}.`;
+}
+
+/** Sentence, task and number of heads: native controls with labels. */
 export function controls({ id, sentences, choices, trained, put, on }) {
   const sentence = element("select", { id: `${id}-sentence`, "data-role": "sentence" });
   sentences.forEach(({ text }, value) => sentence.append(element("option", { value, text })));
   const task = element("span", { class: "mha-task" });
   const show = element("button", { type: "button", "data-role": "show", text: "Show me" });
+  const found = element("span", { class: "mha-found", "data-role": "found" });
   const heads = element("input", {
     type: "range",
     id: `${id}-heads`,
@@ -51,82 +68,96 @@ export function controls({ id, sentences, choices, trained, put, on }) {
       element("span", { class: choice === trained ? "mha-trained" : null, text: choice }),
     ),
   );
-  let divisor = 1; // what the scores are divided by now: where a free temperature starts
-  const radios = Object.entries(SCALES).map(([value, label]) => {
-    const radio = element("input", { type: "radio", name: `${id}-scale`, value, "data-role": "scale" });
-    on(radio, "change", () =>
-      put(value === "temperature" ? { scale: value, temperature: divisor } : { scale: value }),
-    );
-    return [radio, element("label", {}, radio, label)];
-  });
-  const temperature = element("input", {
-    type: "range",
-    min: -1,
-    max: 3,
-    step: 0.01,
-    "aria-label": "temperature",
-    "data-role": "temperature",
-  });
-  const temperatureOut = element("output", { "data-role": "temperature-out" });
-  const causal = element("input", { type: "checkbox", "data-role": "causal" });
   on(sentence, "change", () => put({ sentence: Number(sentence.value) }));
   on(heads, "input", () => put({ n_heads: choices[heads.value] }));
-  on(temperature, "input", () => put({ temperature: Number((10 ** temperature.value).toPrecision(3)) }));
-  on(causal, "change", () => put({ is_causal: causal.checked }));
   on(show, "click", () => {
     const [n_heads, head, query, key] = sentences[sentence.value].answer;
     put({ n_heads, head, query, key, scale: "sqrt", is_causal: false });
   });
-  const node = element(
-    "div",
-    { class: "mha-controls" },
-    element(
+  return {
+    ask: element(
       "div",
       { class: "mha-ask" },
       element("label", { for: sentence.id, text: "sentence" }),
       sentence,
-      element("p", {}, task, " ", show),
+      element("p", {}, task, " ", show, " ", found),
     ),
-    element(
+    heads: element(
       "div",
       { class: "mha-heads" },
       element("label", { for: heads.id }, "heads ", headsOut),
       heads,
       ticks,
     ),
-    element(
-      "fieldset",
-      { class: "mha-scale" },
-      element("legend", { text: "scaling of q·k" }),
-      ...radios.map(([, label]) => label),
-      element("span", { class: "mha-temperature" }, temperature, temperatureOut),
-    ),
-    element(
-      "fieldset",
-      { class: "mha-mask" },
-      element("legend", { text: "mask" }),
-      element("label", {}, causal, "causal"),
-    ),
-  );
-  return {
-    node,
-    update(s) {
+    update(s, all) {
       sentence.value = s.sentence;
       write(task, s.task);
       show.hidden = !s.answer;
+      write(found, praise(s, all));
       heads.value = choices.indexOf(s.n_heads);
       heads.setAttribute(
         "aria-valuetext",
         `${s.n_heads} ${s.n_heads === 1 ? "head" : "heads"} of ${s.dHead} columns` +
           (s.n_heads === trained ? ", as trained" : ""),
       );
-      write(headsOut, `${s.n_heads} × ${s.dHead} columns`);
-      for (const [radio] of radios) radio.checked = radio.value === s.scale;
+      write(headsOut, `${s.n_heads}, ${s.n_heads === 1 ? "of all" : "each of"} ${s.dHead} columns`);
+    },
+  };
+}
+
+/** Scaling and mask: what else a head's weights depend on. */
+export function settings({ id, put, on }) {
+  let divisor = 1; // what the scores are divided by now: where a free temperature starts
+  const radios = Object.entries(SCALES).map(([value, text]) => {
+    const radio = element("input", { type: "radio", name: `${id}-scale`, value, "data-role": "scale" });
+    on(radio, "change", () =>
+      put(value === "temperature" ? { scale: value, temperature: divisor } : { scale: value }),
+    );
+    return { radio, label: element("label", {}, radio, text) };
+  });
+  const [least, most] = TEMPERATURES.map(Math.log10);
+  const temperature = element("input", {
+    type: "range",
+    min: least,
+    max: most,
+    step: 0.01,
+    "aria-label": "temperature",
+    "data-role": "temperature",
+  });
+  const temperatureOut = element("output", { "data-role": "temperature-out" });
+  const causal = element("input", { type: "checkbox", "data-role": "causal" });
+  on(temperature, "input", () => put({ temperature: temperatureFrom(10 ** temperature.value, 3) }));
+  on(causal, "change", () => put({ is_causal: causal.checked }));
+  const width = element("span");
+  const labels = radios.map(({ label }) => label);
+  const node = element(
+    "div",
+    { class: "mha-settings" },
+    element(
+      "fieldset",
+      { class: "mha-scale" },
+      element("legend", {}, "scaling of q·k, ", width),
+      ...labels.slice(0, -1),
+      element("span", { class: "mha-temperature" }, labels.at(-1), temperature, temperatureOut),
+    ),
+    element(
+      "fieldset",
+      { class: "mha-mask" },
+      element("legend", { text: "mask" }),
+      element("label", {}, causal, "causal: no token sees a later one"),
+    ),
+  );
+  return {
+    node,
+    update(s) {
+      write(width, `dₖ = ${s.dHead}`);
+      for (const { radio } of radios) radio.checked = radio.value === s.scale;
       temperature.disabled = s.scale !== "temperature";
-      divisor = Number((1 / scaleFactor(s.scale, s.dHead, s.temperature)).toPrecision(6));
-      temperature.value = Math.log10(divisor);
-      temperature.setAttribute("aria-valuetext", numberText(divisor));
-      write(temperatureOut, `÷ ${numberText(divisor)}`);
+      const now = 1 / scaleFactor(s.scale, s.dHead, s.temperature);
+      divisor = temperatureFrom(now, 6);
+      temperature.value = Math.log10(now);
+      temperature.setAttribute("aria-valuetext", numberText(now));
+      write(temperatureOut, `÷ ${numberText(now)}`);
       causal.checked = s.is_causal;
     },
   };
@@ -135,6 +166,7 @@ export function controls({ id, sentences, choices, trained, put, on }) {
 /** The columns of q and k, as trained and as cut now, with the chosen slice filled. */
 export function ribbon() {
   const rows = ["trained", "now"].map((name) => element("div", { class: "mha-slices", "data-cut": name }));
+  const all = element("span", { class: "mha-all-columns" });
   const text = element("p", { class: "mha-statement" });
   const columns = element("span", { "data-role": "columns" });
   const node = element(
@@ -143,9 +175,10 @@ export function ribbon() {
     element(
       "div",
       { class: "mha-ribbon", "aria-hidden": "true" },
-      element("span", { text: "trained" }),
+      all,
+      element("span", { text: "as trained" }),
       rows[0],
-      element("span", { text: "now" }),
+      element("span", { text: "as cut now" }),
       rows[1],
     ),
     text,
@@ -160,6 +193,7 @@ export function ribbon() {
         }
       });
       [...rows[1].children].forEach((slice, h) => slice.toggleAttribute("data-chosen", h === s.head));
+      write(all, `the ${s.dModel} columns of q and k, one piece a head:`);
       write(columns, `columns ${s.head * s.dHead}–${(s.head + 1) * s.dHead - 1}`);
       write(text, statement(s));
       text.dataset.trained = s.n_heads === s.trained;

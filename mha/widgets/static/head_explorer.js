@@ -15,10 +15,11 @@ import {
   keepKeys,
   numberText,
   weightColours,
+  weightGradient,
   weightText,
   write,
 } from "./dom.js";
-import { controls, ribbon } from "./head_controls.js";
+import { controls, ribbon, settings } from "./head_controls.js";
 import { headGrid } from "./head_grid.js";
 import { tokenMap } from "./token_map.js";
 
@@ -110,12 +111,12 @@ function readout({ id, put, on }) {
     element(
       "p",
       { class: "mha-steps" },
-      "logit ",
-      logit,
-      ", scaled from score ",
+      "score q·k ",
       score,
       factor,
-      ". Row: sum ",
+      " logit ",
+      logit,
+      ". Softmax over the row: sum ",
       sum,
       ", entropy ",
       bits,
@@ -143,7 +144,8 @@ function readout({ id, put, on }) {
       write(weight, hidden ? "0 (masked)" : weightText(numbers.weight));
       write(logit, numberText(numbers.logit));
       write(score, numberText(numbers.score));
-      write(factor, hidden ? " by the mask" : all.factor === 1 ? "" : ` ÷ ${numberText(1 / all.factor)}`);
+      const divided = all.factor === 1 ? "" : ` ÷ ${numberText(1 / all.factor)}`;
+      write(factor, hidden ? ", hidden by the mask:" : `${divided} =`);
       sum.dataset.sum = row.reduce((total, one) => total + one, 0);
       write(sum, Number(sum.dataset.sum).toFixed(3));
       write(bits, rowEntropy(row, size)[0].toFixed(2));
@@ -184,6 +186,7 @@ function render({ model, el }) {
     signal,
   };
   const top = controls(parts);
+  const more = settings(parts);
   const cut = ribbon();
   const grid = headGrid(parts);
   const map = tokenMap({ ...parts, describedBy: `${id}-readout` });
@@ -195,8 +198,8 @@ function render({ model, el }) {
   const root = element(
     "div",
     { class: "mha-explorer", role: "group", "aria-label": "Head explorer" },
-    top.node,
-    cut.node,
+    top.ask,
+    element("div", { class: "mha-choose" }, top.heads, cut.node),
     element(
       "div",
       { class: "mha-main" },
@@ -209,6 +212,7 @@ function render({ model, el }) {
         cell.node,
       ),
     ),
+    more.node,
     live,
   );
   keepKeys(root, signal);
@@ -217,7 +221,8 @@ function render({ model, el }) {
   function draw() {
     const s = snapshot(model, sentences);
     const all = calculate(s);
-    top.update(s);
+    top.update(s, all);
+    more.update(s);
     cut.update(s);
     grid.update(s, all, colours);
     map.update(s, all, colours);
@@ -240,6 +245,7 @@ function render({ model, el }) {
   model.on(changes, later);
   followTheme((theme) => {
     root.dataset.mhaTheme = theme;
+    root.style.setProperty("--ramp", weightGradient(theme));
     colours = weightColours(theme);
     draw();
   }, signal);

@@ -85,7 +85,10 @@ export function headGrid({ id, put, on }) {
       grid.style.setProperty("--query", s.query);
       grid.style.setProperty("--key", s.key);
       const most = `${s.is_causal ? "" : `log₂ ${size} = `}${all.most.toFixed(2)}`;
-      write(title, `Each head, counted from 0, with its entropy in bits (at most ${most})`);
+      write(
+        title,
+        `The heads, counted from 0. Entropy in bits: 0 is each row on one token, ${most} is spread evenly`,
+      );
     },
   };
 }
