@@ -36,6 +36,10 @@ def test_numbers_may_come_in_any_form(form):
     assert verdict.right is True
 
 
+def test_weights_rounded_to_two_decimals_are_good_enough():
+    assert check("02.1", [0.85, 1.15, 0.48, 0.18]).right is True
+
+
 def test_a_wrong_shape_is_named():
     verdict = check("02.1", [Z_MAT])
     assert verdict.right is False and "The shape is (1, 4); (4,) is asked for" in verdict.text
@@ -78,6 +82,11 @@ def test_one_head_may_be_written_several_ways(answer):
     assert check("02.2", answer).right is True
 
 
+def without_keepdim(logits):
+    powers = logits.exp()
+    return powers / powers.sum(-1)[:, None]
+
+
 def _scores(x, w_q, w_k):
     return (x @ w_q) @ (x @ w_k).mT
 
@@ -92,6 +101,13 @@ def _scores(x, w_q, w_k):
     (lambda x, q, k, v: (_scores(x, k, q) / 3**0.5).softmax(-1) @ (x @ v), "are swapped"),
     (lambda x, q, k, v: (_scores(x, q, k) / 3**0.5) @ (x @ v), "softmax is missing"),
     (lambda x, q, k, v: (_scores(x, q, k) / 3**0.5).softmax(-1), "multiply them by the values"),
+    (lambda x, q, k, v: (_scores(x, q, k) / 2).softmax(-1) @ (x @ v), "divided by 2"),
+    (lambda x, q, k, v: (_scores(x, q, k) / 5**0.5).softmax(-1) @ (x @ v), "divided by √T"),
+    (lambda x, q, k, v: (_scores(x, q, k) / 3**0.5).flatten(1).softmax(-1).view(2, 5, 5) @ (x @ v),
+     "over the whole matrix"),
+    (lambda x, q, k, v: without_keepdim(_scores(x, q, k) / 3**0.5) @ (x @ v), "keepdim=True"),
+    (lambda x, q, k, v: (_scores(x, q, k) / 3**0.5).softmax(-1) @ x, "average their values"),
+    (lambda x, q, k, v: (x @ q) @ (x @ k).T, "use transpose(-2, -1)"),
     (lambda x, q, k, v: None, "is a `return` missing?"),
     (lambda x, q, k, v: x @ q.T, "Called with x of shape (2, 5, 7), your function raised Runtime"),
     (lambda x, q, k, v: torch.bmm(x, x), "shape (2, 5, 7), your function raised RuntimeError"),

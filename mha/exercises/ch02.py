@@ -33,7 +33,7 @@ def third_output(answer):
         "That is the output of the first token; the third is asked for.": weights[0] @ v,
         "That is the output of the second token; the third is asked for.": weights[1] @ v,
     }
-    compare(answer, weights[2] @ v, mistakes, tolerance=6e-3)
+    compare(answer, weights[2] @ v, mistakes, tolerance=0.015)  # from weights of two decimals
     return "Every step of one head, by hand."
 
 
@@ -57,6 +57,16 @@ def _check_one_head(answer, batch, n_tokens, d_model, d_head):
             (logits * root / d_model**0.5).softmax(-1) @ v,
         "The scores are divided by d_k; its square root is asked for.":
             (logits / root).softmax(-1) @ v,
+        "The scores are divided by 2, which is √4; here d_k is another number.":
+            (logits * root / 2).softmax(-1) @ v,
+        "The scores are divided by √T, the number of tokens; d_k is the width of q and k.":
+            (logits * (d_head / n_tokens) ** 0.5).softmax(-1) @ v,
+        "The softmax runs over the whole matrix: each row must sum to 1.":
+            logits.flatten(-2).softmax(-1).view_as(logits) @ v,
+        "The powers are divided by the sums of other rows: sum with keepdim=True.":
+            (logits.exp() / logits.exp().sum(-1).unsqueeze(-2)) @ v,
+        "That averages the tokens themselves: average their values, x @ w_v.":
+            logits.softmax(-1) @ x,
         "The softmax runs over the queries: it belongs on the keys, the last axis.":
             logits.softmax(-2) @ v,
         "The softmax runs over the batch: it belongs on the keys, the last axis.":

@@ -5,6 +5,7 @@ names the mistake. A usual mistake is recognised by computing what it gives: `co
 answer against the right value first, then against each wrong one.
 """
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,10 +55,13 @@ def call(function, *arguments):
                     "pass its name, without calling it.")
     shape = tuple(arguments[0].shape)
     try:
-        result = function(*arguments)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # `.T` on a batch: torch warns, then does another thing
+            result = function(*arguments)
     except Exception as error:
+        hint = " For the last two axes, use transpose(-2, -1)." if ".T" in str(error) else ""
         raise Wrong(f"Called with x of shape {shape}, your function raised "
-                    f"{type(error).__name__}: {error}") from None
+                    f"{type(error).__name__}: {error}{hint}") from None
     if result is None:
         raise Wrong("Your function returns None: is a `return` missing?")
     if result is Ellipsis:

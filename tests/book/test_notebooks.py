@@ -70,8 +70,8 @@ def test_every_cell_was_run_once_in_order_without_error(path):
 
 def test_cells_are_short(path):
     lengths = [len(cell.source.splitlines()) for cell in code_cells(read(path))]
-    assert max(lengths) <= 15
-    assert sorted(lengths)[len(lengths) // 2] <= 5
+    assert max(lengths) <= 15, "a cell has more than 15 lines: one idea a cell"
+    assert sorted(lengths)[len(lengths) // 2] <= 5, "half of the cells should have 5 lines or fewer"
 
 
 def test_code_fits_the_page(path):
@@ -87,7 +87,7 @@ def test_pictures_are_small_and_have_words(path):
                 size = len(base64.b64decode(output.data["image/png"]))
                 assert size <= 40 * 1024, f"{size} bytes: {cell.source[:60]}"
                 words = cell.metadata["mystnb"]
-                assert len(words["image"]["alt"]) > 20
+                assert len(words["image"]["alt"]) > 20, f"say what is to be seen: {words}"
                 if refresh.VIEW not in output.data:
                     assert words["figure"]["caption"] and words["figure"]["name"]
 
@@ -97,7 +97,7 @@ def test_glued_numbers_are_used_and_used_numbers_are_glued(path):
     glued = {output.metadata["scrapbook"]["name"] for cell in code_cells(notebook)
              for output in cell.outputs if "scrapbook" in output.get("metadata", {})}
     prose = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    assert set(re.findall(r"\{glue:text\}`(\w+)", prose)) == glued
+    assert set(re.findall(r"\{glue:text\}`(\w+)", prose)) == glued, "glued ≠ used in the prose"
 
 
 def test_the_chapter_has_its_parts(path):
@@ -112,21 +112,21 @@ def test_the_chapter_has_its_parts(path):
     assert headings[-3:] == ["In practice", "Summary", "Exercises"]
     summary = text.split("## Summary")[1].split("## Exercises")[0]
     assert len(re.findall(r"[.!?](?=\s|$)", summary.strip())) == 3
-    assert text.count('class="predict"') >= 2
+    assert text.count('class="predict"') >= 2, "a chapter asks for two predictions or more"
 
 
 def test_each_exercise_is_asked_and_solved(path):
     sources = [cell.source for cell in code_cells(read(path))]
     chapter = path.stem[:2]
     asked = re.findall(rf'check\("({chapter}\.\d)"', "\n".join(sources))
-    assert 2 <= len(set(asked)) <= 3
+    assert 2 <= len(set(asked)) <= 3, "a chapter has two or three exercises"
     outputs = json.dumps([cell.outputs for cell in code_cells(read(path))])
     for number in set(asked):
-        assert asked.count(number) == 2
+        assert asked.count(number) == 2, f"{number}: one cell with `...`, one with the solution"
         assert f"{number}: no answer yet" in outputs and f"{number}: right." in outputs
 
 
 def test_prose_has_no_word_that_makes_a_reader_feel_slow(path):
     prose = [cell.source for cell in read(path).cells if cell.cell_type == "markdown"]
     found = [match.group() for text in prose for match in SIMPLY.finditer(text)]
-    assert not found
+    assert not found, f"words that make a reader feel slow: {found}"
