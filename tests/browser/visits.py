@@ -140,6 +140,8 @@ class Site:
             tab.evaluate("() => window.MathJax?.startup?.promise")
             tab.evaluate("() => document.fonts.ready.then(() => true)")
             tab.wait_for_function(ALL_DRAWN, timeout=10_000)
+            tab.wait_for_function("() => document.getAnimations().length === 0", timeout=10_000)
+            tab.evaluate(NEXT_FRAME)  # styles of the theme are on the page
         return visit
 
     def close_pages(self, since: int) -> None:
@@ -147,6 +149,9 @@ class Site:
         while len(self.contexts) > since:
             self.contexts.pop().close()
 
+
+NEXT_FRAME = """() => new Promise(
+    (done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"""
 
 # every anywidget on the page has hidden its stand-in; other controls only have their note
 ALL_DRAWN = """() => [...document.querySelectorAll('.stored-widget')].every(
