@@ -197,7 +197,8 @@ def load(name_or_path=None, *, backend="explicit"):
 
     Parameters
     ----------
-    name_or_path : None for all-MiniLM-L6-v2 from PACKAGE, the sha256 of its three files checked;
+    name_or_path : str, path or None
+        None for all-MiniLM-L6-v2 from PACKAGE, the sha256 of its three files checked;
         a folder with config.json, model.safetensors and, for texts, tokenizer.json; or a name on
         the Hugging Face hub such as "bert-base-uncased", which alone uses a network, and only
         where no folder has that name

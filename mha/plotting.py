@@ -128,7 +128,8 @@ def number_grid(values, *, blocks=1, ax=None, rows=None):
     for (i, j), value in np.ndenumerate(values):
         of_head = HEAD_COLOURS[j // width % len(HEAD_COLOURS)]
         colour = to_rgba(of_head, 0.35) if blocks > 1 else "white"
-        ax.add_patch(plt.Rectangle((j, i), 1, 1, facecolor=colour, edgecolor="0.6", linewidth=0.6))
+        ax.add_patch(plt.Rectangle((j, i), 1, 1, facecolor=colour, edgecolor="0.6", linewidth=0.6,
+                                   clip_on=False))
         ax.text(j + 0.5, i + 0.5, f"{value:g}", ha="center", va="center")
     ax.set(xlim=(0, n_columns), ylim=(n_rows, 0), aspect="equal", xticks=[],
            yticks=np.arange(n_rows) + 0.5 if rows else [])

@@ -200,12 +200,42 @@ def test_finding_the_head_is_noticed(site):
     tab = site.open(PAGE).page
     explorer = tab.locator(".mha-explorer")
     found = explorer.locator("[data-role=found]")
+
+    def pick(head):
+        explorer.locator(f".mha-head[data-head='{head}']").click()
+        return found.inner_text()
+
+    assert pick(1) == ""
+    assert pick(8) == "✓ Found: ‘the (2)’ gives ‘mat’ 0.841."
+    explorer.locator("[data-role=causal]").check()  # no longer the model as trained
     assert found.inner_text() == ""
-    explorer.locator(".mha-head[data-head='8']").click()
-    assert found.inner_text() == "✓ Found: in head 8, ‘the’ gives ‘mat’ a weight of 0.841."
+    explorer.locator("[data-role=causal]").uncheck()
     explorer.locator("[data-role=heads]").focus()
     tab.keyboard.press("ArrowRight")  # 24 heads: another head 8
-    assert found.inner_text() == ""
-    explorer.locator("[data-role=sentence]").select_option("3")
-    explorer.locator("[data-role=show]").click()
-    assert "in head 9, ‘dog’ gives ‘dog’ a weight of 0.549" in found.inner_text()
+    assert pick(8) == ""
+    for sentence, head, text in [
+        (1, 4, "✓ Found: ‘she’ gives ‘actress’ 0.472."),
+        (2, 0, "✓ Found: ‘phone’ gives ‘picked’ 0.374."),
+        (3, 9, "✓ Found: ‘dog (1)’ gives ‘dog (2)’ 0.549."),
+    ]:
+        explorer.locator("[data-role=heads]").focus()
+        tab.keyboard.press("End")
+        tab.keyboard.press("ArrowLeft")  # 12 heads
+        explorer.locator("[data-role=sentence]").select_option(str(sentence))
+        assert found.inner_text() == ""  # the head was not picked for this sentence
+        assert pick(head) == text
+
+
+def test_a_task_is_marked_by_its_pair_of_words(site):
+    tab = site.open(PAGE).page
+    explorer = tab.locator(".mha-explorer")
+    words = []
+    for sentence in range(4):
+        explorer.locator("[data-role=sentence]").select_option(str(sentence))
+        words.append([
+            explorer.locator(f"select[data-role={role}] option:checked").inner_text()
+            for role in ("query", "key")
+        ])
+    assert words == [
+        ["the (2)", "mat"], ["she", "actress"], ["phone", "picked"], ["dog (1)", "dog (2)"],
+    ]

@@ -1,7 +1,7 @@
 // What the reader sets, and in plain words what the chosen cut means.
 
 import { scaleFactor } from "./attention.js";
-import { element, numberText, weightText, write } from "./dom.js";
+import { element, numberText, write } from "./dom.js";
 
 const SCALES = { sqrt: "÷ √dₖ", none: "none", inverse: "÷ dₖ", temperature: "÷ temperature" };
 const TEMPERATURES = [0.1, 1000]; // as in head_explorer.py
@@ -37,21 +37,12 @@ function statement(s) {
   );
 }
 
-/** What a reader is told who has chosen the head that the task asks for, at the trained cut. */
-function praise({ answer, tokens, n_heads, head }, all) {
-  if (!answer || answer[0] !== n_heads || answer[1] !== head) return "";
-  const [, , query, key] = answer;
-  const weight = weightText(all.weights[head][query * tokens.length + key]);
-  return `✓ Found: in head ${head}, ‘${tokens[query]}’ gives ‘${tokens[key]}’ a weight of ${weight}.`;
-}
-
 /** Sentence, task and number of heads: native controls with labels. */
 export function controls({ id, sentences, choices, trained, put, on }) {
   const sentence = element("select", { id: `${id}-sentence`, "data-role": "sentence" });
   sentences.forEach(({ text }, value) => sentence.append(element("option", { value, text })));
   const task = element("span", { class: "mha-task" });
   const show = element("button", { type: "button", "data-role": "show", text: "Show me" });
-  const found = element("span", { class: "mha-found", "data-role": "found" });
   const heads = element("input", {
     type: "range",
     id: `${id}-heads`,
@@ -68,7 +59,11 @@ export function controls({ id, sentences, choices, trained, put, on }) {
       element("span", { class: choice === trained ? "mha-trained" : null, text: choice }),
     ),
   );
-  on(sentence, "change", () => put({ sentence: Number(sentence.value) }));
+  on(sentence, "change", () => {
+    const chosen = Number(sentence.value);
+    const [, , query, key] = sentences[chosen].answer ?? [];
+    put({ sentence: chosen, ...(query !== undefined && { query, key }) }); // the frame marks the pair
+  });
   on(heads, "input", () => put({ n_heads: choices[heads.value] }));
   on(show, "click", () => {
     const [n_heads, head, query, key] = sentences[sentence.value].answer;
@@ -80,7 +75,7 @@ export function controls({ id, sentences, choices, trained, put, on }) {
       { class: "mha-ask" },
       element("label", { for: sentence.id, text: "sentence" }),
       sentence,
-      element("p", {}, task, " ", show, " ", found),
+      element("p", {}, task, " ", show),
     ),
     heads: element(
       "div",
@@ -89,11 +84,10 @@ export function controls({ id, sentences, choices, trained, put, on }) {
       heads,
       ticks,
     ),
-    update(s, all) {
+    update(s) {
       sentence.value = s.sentence;
       write(task, s.task);
       show.hidden = !s.answer;
-      write(found, praise(s, all));
       heads.value = choices.indexOf(s.n_heads);
       heads.setAttribute(
         "aria-valuetext",

@@ -154,6 +154,14 @@ function readout({ id, put, on }) {
   };
 }
 
+/** What a reader is told who has picked the head that the task asks for, in the model as trained. */
+function praise({ answer, n_heads, head, scale, is_causal }, all, names) {
+  const [heads, right, query, key] = answer ?? [];
+  if (n_heads !== heads || head !== right || scale !== "sqrt" || is_causal) return "";
+  const weight = weightText(all.weights[head][query * names.length + key]);
+  return `✓ Found: ‘${names[query]}’ gives ‘${names[key]}’ ${weight}.`;
+}
+
 function render({ model, el }) {
   const abort = new AbortController();
   const { signal } = abort;
@@ -163,6 +171,7 @@ function render({ model, el }) {
   const names = sentences.map(({ tokens }) => distinct(tokens));
   const calculate = calculator(sentences);
   let acted = false;
+  let picked = false; // whether the reader chose this head, and did not only come by it
   const put = (changes) => {
     // only ever after an act of the reader
     const before = snapshot(model, sentences);
@@ -172,6 +181,10 @@ function render({ model, el }) {
     after.query = Math.min(after.query, last);
     after.key = Math.min(after.key, last);
     for (const name of TRAITS) model.set(name, after[name]);
+    const was = picked;
+    if ("head" in changes) picked = true;
+    else if ("sentence" in changes || "n_heads" in changes) picked = false;
+    if (picked !== was) later();
     acted = waiting; // nothing changed: nothing to say
     model.save_changes();
   };
@@ -193,6 +206,7 @@ function render({ model, el }) {
   const cell = readout(parts);
   const chosen = element("b");
   const entropy = element("span", { "data-role": "entropy" });
+  const found = element("p", { class: "mha-found", "data-role": "found" });
   const live = element("p", { class: "mha-live", "aria-live": "polite" });
   const say = announcer(live, signal);
   const root = element(
@@ -208,6 +222,7 @@ function render({ model, el }) {
         "div",
         { class: "mha-one" },
         element("p", { class: "mha-title" }, chosen, " · ", cut.columns, " · entropy ", entropy),
+        found,
         map.node,
         cell.node,
       ),
@@ -221,7 +236,7 @@ function render({ model, el }) {
   function draw() {
     const s = snapshot(model, sentences);
     const all = calculate(s);
-    top.update(s, all);
+    top.update(s);
     more.update(s);
     cut.update(s);
     grid.update(s, all, colours);
@@ -229,7 +244,8 @@ function render({ model, el }) {
     const spoken = cell.update(s, all, names[s.sentence]);
     write(chosen, `Head ${s.head} of ${s.n_heads}`);
     write(entropy, `${all.entropy[s.head].toFixed(2)} of ${all.most.toFixed(2)} bits`);
-    if (acted) say(spoken);
+    write(found, picked ? praise(s, all, names[s.sentence]) : "");
+    if (acted) say(`${spoken}. ${found.textContent}`);
     acted = false;
   }
   let waiting = false; // several traits set in one go are drawn once
