@@ -17,7 +17,7 @@ help:  ## list the commands
 # The weights' wrapper asks for sentence-transformers; the book reads the file itself, so they come without it.
 $(INSTALLED): requirements.txt constraints.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else "make needs Python 3.11, 3.12 or 3.13, and %s is %d.%d: make PYTHON=python3.11 $(MAKECMDGOALS)" % (("$(PYTHON)",) + v))'
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	grep -v '^$(WEIGHTS)' requirements.txt > $(VENV)/requirements.in
 	cp constraints.txt $(VENV)/constraints.txt

@@ -56,6 +56,16 @@ def test_the_install_cell_comes_with_the_address_and_stays_one():
     assert book.cells[1].source.startswith("import importlib.util")
 
 
+def test_an_install_cell_that_has_run_stays_as_it_is():
+    known = {**SETTINGS, "repository": {"url": "https://host.invalid/book"}}
+    book = notebook(new.new_markdown_cell("# Title"))
+    refresh.set_first_cells(book, known, COLOURS)
+    book.cells[1].execution_count = 1
+    before = refresh.dump(book)
+    refresh.set_first_cells(book, known, COLOURS)
+    assert refresh.dump(book) == before
+
+
 def test_pieces_of_a_stream_are_joined():
     cell = new.new_code_cell("1", outputs=[stream("a\n"), stream("b\n")])
     done = refresh.normalise(notebook(cell), "x")

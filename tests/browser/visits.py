@@ -49,7 +49,7 @@ def find_browser() -> str | None:
     """Return the path of a browser, or None."""
     wanted = os.environ.get("MHA_BROWSER")
     if wanted:
-        return wanted
+        return wanted if os.path.exists(wanted) else None
     found = (shutil.which(name) for name in NAMES)
     return next(filter(None, found), next(filter(os.path.exists, PLACES), None))
 
