@@ -207,7 +207,7 @@ def test_finding_the_head_is_noticed(site):
 
     assert pick(1) == ""
     assert pick(8) == "✓ Found: ‘the (2)’ gives ‘mat’ 0.841."
-    assert "entropy 1.33 of 3.00 bits" in explorer.locator(".mha-title").inner_text()
+    assert "entropy 1.33 of 3.00 bits" in explorer.locator(".mha-one .mha-title").inner_text()
     explorer.locator("[data-role=causal]").check()  # no longer the model as trained
     assert found.inner_text() == ""
     explorer.locator("[data-role=causal]").uncheck()
