@@ -5,6 +5,7 @@ The page computes from these bytes, so everything it shows rests on them.
 
 import base64
 import re
+import sys
 from pathlib import Path
 
 import nbformat
@@ -14,8 +15,10 @@ import pytest
 import mha
 
 ROOT = Path(__file__).parent.parent.parent
-STATE = "application/vnd.jupyter.widget-state+json"
-VIEW = "application/vnd.jupyter.widget-view+json"
+sys.path.insert(0, str(ROOT / "tools"))
+
+from refresh import STATE, VIEW  # noqa: E402
+
 LAYER = 2
 
 
