@@ -29,10 +29,12 @@ def front_end(name):
 
     The browser loads the module from a blob, where it can't import a neighbour. So the files it
     imports are put in front, each once, ``attention.js`` first, and the imports are taken out.
+    ``base.css`` comes before the widget's own rules.
     """
     files = {"attention": _script("attention")}  # name -> text, in the order of the module
     _collect(name, files)
-    return "\n".join(files.values()), (STATIC / f"{name}.css").read_text("utf-8")
+    styles = [(STATIC / f"{part}.css").read_text("utf-8") for part in ("base", name)]
+    return "\n".join(files.values()), "\n".join(styles)
 
 
 def _script(name):

@@ -8,17 +8,8 @@ import {
   rowEntropy,
   scaleFactor,
 } from "./attention.js";
-import {
-  announcer,
-  element,
-  followTheme,
-  keepKeys,
-  numberText,
-  weightColours,
-  weightGradient,
-  weightText,
-  write,
-} from "./dom.js";
+import { element, numberText, weightColours, weightGradient, weightText, write } from "./dom.js";
+import { frame } from "./frame.js";
 import { controls, ribbon, settings } from "./head_controls.js";
 import { headGrid } from "./head_grid.js";
 import { tokenMap } from "./token_map.js";
@@ -163,14 +154,10 @@ function praise({ answer, n_heads, head, scale, is_causal }, all, names) {
 }
 
 function render({ model, el }) {
-  const abort = new AbortController();
-  const { signal } = abort;
-  const on = (node, type, handle) => node.addEventListener(type, handle, { signal });
-  const id = `mha-${Math.random().toString(36).slice(2, 10)}`; // each view loads its own module
+  const view = frame(model, TRAITS);
   const sentences = model.get("_data");
   const names = sentences.map(({ tokens }) => distinct(tokens));
   const calculate = calculator(sentences);
-  let acted = false;
   let picked = false; // whether the reader chose this head, and did not only come by it
   const put = (changes) => {
     // only ever after an act of the reader
@@ -180,38 +167,26 @@ function render({ model, el }) {
     if (!("head" in changes)) after.head = Math.floor((before.head * after.n_heads) / before.n_heads); // the same columns
     after.query = Math.min(after.query, last);
     after.key = Math.min(after.key, last);
-    for (const name of TRAITS) model.set(name, after[name]);
     const was = picked;
     if ("head" in changes) picked = true;
     else if ("sentence" in changes || "n_heads" in changes) picked = false;
-    if (picked !== was) later();
-    acted = waiting; // nothing changed: nothing to say
-    model.save_changes();
+    if (picked !== was) view.later();
+    view.put(Object.fromEntries(TRAITS.map((name) => [name, after[name]])));
   };
 
-  const parts = {
-    id,
-    sentences,
-    choices: model.get("choices"),
-    trained: model.get("trained_heads"),
-    put,
-    on,
-    signal,
-  };
+  const parts = { ...view, sentences, choices: model.get("choices"), trained: model.get("trained_heads"), put };
   const top = controls(parts);
   const more = settings(parts);
   const cut = ribbon();
   const grid = headGrid(parts);
-  const map = tokenMap({ ...parts, describedBy: `${id}-readout` });
+  const map = tokenMap({ ...parts, describedBy: `${view.id}-readout` });
   const cell = readout(parts);
   const chosen = element("b");
   const entropy = element("span", { "data-role": "entropy" });
   const found = element("p", { class: "mha-found", "data-role": "found" });
-  const live = element("p", { class: "mha-live", "aria-live": "polite" });
-  const say = announcer(live, signal);
   const root = element(
     "div",
-    { class: "mha-explorer", role: "group", "aria-label": "Head explorer" },
+    { class: "mha-explorer" },
     top.ask,
     element("div", { class: "mha-choose" }, top.heads, cut.node),
     element(
@@ -228,51 +203,35 @@ function render({ model, el }) {
       ),
     ),
     more.node,
-    live,
   );
-  keepKeys(root, signal);
 
   let colours = null;
-  function draw() {
-    const s = snapshot(model, sentences);
-    const all = calculate(s);
-    top.update(s);
-    more.update(s);
-    cut.update(s);
-    grid.update(s, all, colours);
-    map.update(s, all, colours);
-    const spoken = cell.update(s, all, names[s.sentence]);
-    write(chosen, `Head ${s.head} of ${s.n_heads}`);
-    write(entropy, `${all.entropy[s.head].toFixed(2)} of ${all.most.toFixed(2)} bits`);
-    write(found, picked ? praise(s, all, names[s.sentence]) : "");
-    if (acted) say(`${spoken}. ${found.textContent}`);
-    acted = false;
-  }
-  let waiting = false; // several traits set in one go are drawn once
-  const later = () => {
-    if (waiting) return;
-    waiting = true;
-    queueMicrotask(() => {
-      waiting = false;
-      if (!signal.aborted) draw();
-    });
-  };
-  const changes = TRAITS.map((name) => `change:${name}`).join(" ");
-  model.on(changes, later);
-  followTheme((theme) => {
-    root.dataset.mhaTheme = theme;
-    root.style.setProperty("--ramp", weightGradient(theme));
-    colours = weightColours(theme);
-    draw();
-  }, signal);
-  el.append(root);
-  map.fit();
-  root.dataset.ready = "true";
-  return () => {
-    model.off(changes, later);
-    abort.abort();
-    root.remove();
-  };
+  let painted = null; // the theme that the colours are of
+  return view.show({
+    el,
+    root,
+    label: "Head explorer",
+    placed: map.fit,
+    drawAll(theme) {
+      if (theme !== painted) {
+        painted = theme;
+        root.style.setProperty("--ramp", weightGradient(theme));
+        colours = weightColours(theme);
+      }
+      const s = snapshot(model, sentences);
+      const all = calculate(s);
+      top.update(s);
+      more.update(s);
+      cut.update(s);
+      grid.update(s, all, colours);
+      map.update(s, all, colours);
+      const spoken = cell.update(s, all, names[s.sentence]);
+      write(chosen, `Head ${s.head} of ${s.n_heads}`);
+      write(entropy, `${all.entropy[s.head].toFixed(2)} of ${all.most.toFixed(2)} bits`);
+      write(found, picked ? praise(s, all, names[s.sentence]) : "");
+      return `${spoken}. ${found.textContent}`;
+    },
+  });
 }
 
 export default { render };
