@@ -6,9 +6,10 @@ The modules follow the data: x → project → split → scores → scale → ma
 
 from mha import bert
 from mha.attention import attention_scores, masked_softmax, scaled_dot_product_attention
-from mha.heads import merge_heads, split_heads
+from mha.conventions import from_additive, to_additive, to_torch_mha
+from mha.heads import merge_heads, share_heads, split_heads
 from mha.layer import MultiHeadAttention
-from mha.masks import causal_mask, combine_masks, padding_mask
+from mha.masks import causal_mask, combine_masks, padding_mask, window_mask
 
 __all__ = [
     "MultiHeadAttention",
@@ -16,9 +17,14 @@ __all__ = [
     "bert",
     "causal_mask",
     "combine_masks",
+    "from_additive",
     "masked_softmax",
     "merge_heads",
     "padding_mask",
     "scaled_dot_product_attention",
+    "share_heads",
     "split_heads",
+    "to_additive",
+    "to_torch_mha",
+    "window_mask",
 ]

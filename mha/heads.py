@@ -1,7 +1,7 @@
-"""Cut a width into heads and glue it together again.
+"""Cut a width into heads, let heads be shared, and glue them together again.
 
-The only two reshapes of the package live here. Each one moves an axis as well: a lone
-`view(B, H, T, d)` has the right shape and the wrong numbers, because it cuts along the tokens.
+The only reshapes of heads in the package live here. Splitting and merging move an axis as well: a
+lone `view(B, H, T, d)` has the right shape and the wrong numbers, because it cuts along the tokens.
 """
 
 from numbers import Integral
@@ -74,18 +74,57 @@ def merge_heads(z):
     return z.transpose(1, 2).flatten(start_dim=2)  # B T H d → B T (H d)
 
 
-def head_width(name, width, n_heads):
+def share_heads(x, n_heads):
+    """Let each of K key/value heads serve H / K query heads: B K S d → B H S d.
+
+    Head g becomes the heads g·H/K … (g+1)·H/K − 1, as by `repeat_interleave`, not by `repeat`.
+    (Grouped-query attention, Ainslie et al. 2023, §2.2; multi-query, K = 1, Shazeer 2019, §3.)
+
+    Parameters
+    ----------
+    x : Tensor, B K S d, keys or values
+    n_heads : int, H, the query heads; K must divide it
+
+    Returns
+    -------
+    Tensor, B H S d : x itself where K = H, a view where K = 1, else a copy
+
+    Raises
+    ------
+    TypeError, ValueError
+        No tensor of rank 4, or heads that do not divide n_heads.
+
+    Examples
+    --------
+    >>> k = torch.tensor([10, 20]).view(1, 2, 1, 1)  # two key heads of one key
+    >>> share_heads(k, 4).flatten().tolist()
+    [10, 10, 20, 20]
+    """
+    if not isinstance(x, torch.Tensor) or x.ndim != 4:
+        raise _wrong_rank("x", x, "B K S d", 4)
+    check_count("n_heads", n_heads)
+    n_kv_heads = x.shape[1]
+    group = head_width("n_heads", n_heads, n_kv_heads, "the head count of x")
+    if group == 1:
+        return x
+    if n_kv_heads == 1:
+        return x.expand(-1, n_heads, -1, -1)  # B H S d, every head in the same memory
+    shared = x[:, :, None].expand(-1, -1, group, -1, -1)  # B K H/K S d
+    return shared.flatten(1, 2)  # B H S d
+
+
+def head_width(name, width, n_heads, count="n_heads"):
     """Return width / n_heads; raise where that is no whole number, naming the counts that fit.
 
     >>> head_width("d_model", 10, 3)
     Traceback (most recent call last):
     ValueError: d_model=10 is not divisible by n_heads=3; try 1, 2, 5 or 10
     """
-    check_count("n_heads", n_heads)
+    check_count(count, n_heads)
     if width % n_heads:
         *others, last = (str(n) for n in range(1, width + 1) if width % n == 0)
         fitting = f"{', '.join(others)} or {last}" if others else last
-        raise ValueError(f"{name}={width} is not divisible by n_heads={n_heads}; try {fitting}")
+        raise ValueError(f"{name}={width} is not divisible by {count}={n_heads}; try {fitting}")
     return width // n_heads
 
 

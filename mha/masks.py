@@ -45,7 +45,45 @@ def causal_mask(n_queries, n_keys=None, *, device=None):
     _check_size("n_queries", n_queries)
     _check_size("n_keys", n_keys)
     everything = torch.ones(n_queries, n_keys, dtype=torch.bool, device=device)
-    return everything.tril(n_keys - n_queries)  # T S
+    return everything.tril(int(n_keys) - int(n_queries))  # T S; NumPy's unsigned would wrap
+
+
+def window_mask(n_queries, n_keys=None, *, before, after=0, device=None):
+    """Let each query see its neighbours only: itself, `before` keys before it and `after` after it.
+
+    Query i stands at p = i + (S − T), the last query at the last key, as in `causal_mask`; it sees
+    key j where p − before ≤ j ≤ p + after, so itself always. With T > S the first T − S queries
+    stand before key 0 and see only what `after` reaches. (Vaswani et al. 2017, §4, "restricted".)
+
+    Parameters
+    ----------
+    n_queries, n_keys : int, T and S; n_keys None means S = T
+    before, after : int, in tokens, at least 0
+    device : where the mask is made
+
+    Returns
+    -------
+    Tensor, bool T S
+
+    Raises
+    ------
+    TypeError, ValueError
+        A size or a reach that is no whole number or is negative.
+
+    Examples
+    --------
+    >>> window_mask(3, before=1).int().tolist()
+    [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
+    """
+    n_keys = n_queries if n_keys is None else n_keys
+    sizes = {"n_queries": n_queries, "n_keys": n_keys, "before": before, "after": after}
+    for name, value in sizes.items():
+        _check_size(name, value)
+    n_queries, n_keys, before, after = map(int, sizes.values())
+    farthest = n_queries + n_keys  # no key is farther away; torch takes no larger whole numbers
+    offset, before, after = n_keys - n_queries, min(before, farthest), min(after, farthest)
+    everything = torch.ones(n_queries, n_keys, dtype=torch.bool, device=device)
+    return everything.tril(offset + after).triu(offset - before)  # T S
 
 
 def padding_mask(lengths, n_keys):
@@ -136,12 +174,7 @@ def check_mask(mask, shape=None):
             "where 1 means may attend, mask == 0 where 1 means hidden or the mask is additive "
             "(0 and -inf)"
         )
-    if mask.ndim not in (2, 4):
-        raise ValueError(
-            f"mask has rank {mask.ndim}, shape {tuple(mask.shape)}; a mask is (T, S) or "
-            "broadcasts to (B, H, T, S): if its first axis is the batch pass mask[:, None], "
-            "if it is the heads pass mask[None]"
-        )
+    check_mask_rank("mask", mask)
     if shape is None:
         return
     if mask.ndim == 2 and mask.shape != shape[-2:]:
@@ -154,6 +187,16 @@ def check_mask(mask, shape=None):
         raise ValueError(
             f"mask has shape {tuple(mask.shape)}, which does not broadcast to the weights' "
             f"{tuple(shape)}; give each axis of a rank-4 mask, (B, H, T, S), that size or 1"
+        )
+
+
+def check_mask_rank(name, mask):
+    """Raise unless the tensor has rank 2 or 4."""
+    if mask.ndim not in (2, 4):
+        raise ValueError(
+            f"{name} has rank {mask.ndim}, shape {tuple(mask.shape)}; a mask is (T, S) or "
+            f"broadcasts to (B, H, T, S): if its first axis is the batch pass {name}[:, None], "
+            f"if it is the heads pass {name}[None]"
         )
 
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mha import merge_heads, split_heads
+from mha import merge_heads, share_heads, split_heads
 from mha.heads import check_count, check_flag, head_width
 
 B, T, H, D_HEAD = 2, 3, 7, 11
@@ -79,6 +79,49 @@ def test_gradients_return_to_their_place():
 
 def test_no_tokens_is_no_error():
     assert merge_heads(split_heads(torch.ones(B, 0, 6), 3)).shape == (B, 0, 6)
+    assert share_heads(torch.ones(B, 2, 0, 3), 6).shape == (B, 6, 0, 3)
+
+
+def test_share_by_hand():
+    # Two key heads, one key each, for six query heads: three neighbours share one.
+    k = torch.tensor([[[[1, 2]], [[10, 20]]]])
+    assert share_heads(k, 6).tolist() == [[[[1, 2]]] * 3 + [[[10, 20]]] * 3]
+
+
+@settings(deadline=None, derandomize=True, database=None, max_examples=50)
+@given(st.tuples(*[st.integers(1, 5)] * 4), st.integers(1, 4))
+def test_sharing_is_numpys_repeat(sizes, group):
+    x = numbered(*sizes)
+    shared = share_heads(x, sizes[1] * group)
+    np.testing.assert_array_equal(shared.numpy(), np.repeat(x.numpy(), group, axis=1))
+
+
+def test_whole_copies_in_a_row_are_another_order():
+    x = numbered(B, 2, T, D_HEAD)
+    one_after_the_other = x.repeat(1, 3, 1, 1)
+    assert share_heads(x, 6).shape == one_after_the_other.shape
+    assert not torch.equal(share_heads(x, 6), one_after_the_other)
+
+
+def test_sharing_copies_nothing_where_it_need_not():
+    x = numbered(B, H, T, D_HEAD)
+    assert share_heads(x, H) is x
+    one = x[:, :1]
+    shared = share_heads(one, H)
+    assert shared.data_ptr() == one.data_ptr()
+    assert shared.stride(1) == 0
+    assert torch.equal(shared, torch.cat([one] * H, dim=1))
+
+
+@pytest.mark.parametrize("n_kv_heads", [1, 2, 3, 6])
+def test_a_shared_head_gathers_the_gradients_of_those_it_serves(n_kv_heads):
+    x = numbered(B, n_kv_heads, T, D_HEAD).requires_grad_()
+    upstream = numbered(B, 6, T, D_HEAD) + 0.5
+    (share_heads(x, 6) * upstream).sum().backward()
+    group = 6 // n_kv_heads
+    for g in range(n_kv_heads):
+        served = upstream[:, g * group : (g + 1) * group]
+        assert torch.equal(x.grad[:, g], served.sum(1))
 
 
 @pytest.mark.parametrize(
@@ -105,6 +148,23 @@ def test_a_token_count_that_happens_to_fit_excuses_nothing():
     assert torch.ones(1, 9, 10).view(1, -1, 3, 3).shape == (1, 10, 3, 3)
     with pytest.raises(ValueError, match="not divisible"):
         split_heads(torch.ones(1, 9, 10), 3)
+
+
+@pytest.mark.parametrize(("n_heads", "n_kv_heads"), [(6, 4), (6, 12), (2, 4)])
+def test_heads_that_cannot_be_shared_out_name_the_counts_that_can(n_heads, n_kv_heads):
+    advice = {6: "1, 2, 3 or 6", 2: "1 or 2"}[n_heads]
+    message = f"is not divisible by the head count of x={n_kv_heads}; try {advice}"
+    with pytest.raises(ValueError, match=f"^n_heads={n_heads} {message}$"):
+        share_heads(torch.ones(1, n_kv_heads, 3, 5), n_heads)
+
+
+def test_no_heads_are_shared_by_none():
+    with pytest.raises(ValueError, match="the head count of x=0 is less than 1"):
+        share_heads(torch.ones(1, 0, 3, 5), 2)
+    with pytest.raises(ValueError, match="n_heads=0 is less than 1; pass an int"):
+        share_heads(torch.ones(1, 2, 3, 5), 0)
+    with pytest.raises(TypeError, match=r"n_heads=2\.0 is not a whole number"):
+        share_heads(torch.ones(1, 2, 3, 5), 2.0)
 
 
 @pytest.mark.parametrize("bad", [0, -1])
@@ -141,6 +201,10 @@ def test_wrong_ranks_are_refused():
         split_heads(torch.ones(3, 4), 2)
     with pytest.raises(ValueError, match=r"z has shape \(2, 3, 4\), rank 3; pass rank 4, B H T d"):
         merge_heads(torch.ones(2, 3, 4))
+    with pytest.raises(ValueError, match=r"x has shape \(2, 3, 4\), rank 3; pass rank 4, B K S d"):
+        share_heads(torch.ones(2, 3, 4), 2)
+    with pytest.raises(TypeError, match="x is a ndarray; pass a torch tensor, B K S d"):
+        share_heads(np.ones((1, 2, 3, 4)), 2)
     with pytest.raises(TypeError, match="x is a list; pass a torch tensor"):
         split_heads([[[1, 2]]], 2)
     with pytest.raises(TypeError, match="z is a list; pass a torch tensor"):

@@ -13,16 +13,16 @@ import mha
 PACKAGE = Path(mha.__file__).parent
 # Along the data: a module may import from its own level and from those before it.
 LEVELS = [
-    {"heads", "masks"},
+    {"heads", "masks", "conventions"},
     {"attention"},
-    {"backends"},
+    {"backends", "conversion"},
     {"layer"},
     {"cache", "pruning", "block", "bert"},
     {"experiments", "bench", "exercises", "testing"},
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 CORE = set().union(*LEVELS[:4])
-MODELS = {"backends", "layer"}.union(*LEVELS[4:])
+MODELS = {"backends", "conversion", "layer"}.union(*LEVELS[4:])
 NUMPY_ONLY = {"reference", "patterns"}
 DRAWING = {"plotting", "widgets"}
 LEAVES = {"checkpoint", "data", "example", "notebook"}  # files, numbers and text: nothing of mha
@@ -116,7 +116,11 @@ def test_there_is_no_circle():
 
 def test_the_package_is_read():
     assert {"heads", "masks", "attention", "backends", "layer", "reference.loops"} <= NAMES
-    assert GRAPH["layer"] == ({"attention", "backends", "heads", "masks"}, {"torch"})
+    assert GRAPH["layer"] == (
+        {"attention", "backends", "conversion", "heads", "masks"},
+        {"torch"},
+    )
+    assert GRAPH["conversion"] == ({"heads"}, {"math", "torch"})
     assert GRAPH["reference.loops"] == (set(), {"math", "numpy"})
 
 
@@ -126,6 +130,9 @@ def test_the_package_is_read():
         ("heads", "from mha.layer import MultiHeadAttention", "mha.layer, which comes later"),
         ("heads", "from .layer import MultiHeadAttention", "mha.layer, which comes later"),
         ("attention", "import mha.backends", "mha.backends, which comes later"),
+        ("conversion", "from mha.layer import MultiHeadAttention", "mha.layer, which comes later"),
+        ("conversion", "import transformers", "imports transformers"),
+        ("conventions", "import mha.attention", "mha.attention, which comes later"),
         ("masks", "def f():\n    from mha import split_heads", "imports mha itself"),
         ("layer", "import einops", "imports einops"),
         ("layer", "from mha import plotting", "imports mha.plotting"),

@@ -55,6 +55,37 @@ def test_layer_by_hand(backend):
 
 
 @every_backend
+def test_grouped_heads_by_hand(backend):
+    # W_Q = 0: each head averages its values. Key/value head 0 holds column 0 of x (mean 3), head 1
+    # column 1 (mean 6). Query heads 0 and 1 are served by the first: 3, 3, 6, 6, and W_O puts each
+    # into a digit of its own.
+    layer = MultiHeadAttention(2, 4, n_kv_heads=2, d_head=1, backend=backend).double()
+    with torch.no_grad():
+        layer.q_proj.weight.zero_()
+        layer.v_proj.weight.copy_(torch.eye(2))
+        layer.out_proj.weight.copy_(torch.tensor([[1.0, 10, 100, 1000], [0, 0, 0, 0]]))
+    x = torch.tensor([[[2.0, 5.0], [4.0, 7.0]]], dtype=torch.float64)
+    y, weights = layer(x, return_weights=True)
+    assert_close(y.tolist(), [[[6633.0, 0.0], [6633.0, 0.0]]], **exactly)
+    assert weights.shape == (1, 4, 2, 2)
+    gate = torch.tensor([1.0, 0.0, 2.0, 0.0], dtype=torch.float64)  # of query heads
+    assert_close(layer(x, head_gate=gate)[0, 0, 0].item(), 3.0 + 1200.0, **exactly)
+
+
+@every_backend
+def test_a_context_of_another_width_by_hand(backend):
+    # One head of width 1, W_Q = 0: y is 10 times the mean of the context's third column.
+    layer = MultiHeadAttention(1, 1, d_context=3, backend=backend).double()
+    with torch.no_grad():
+        layer.q_proj.weight.zero_()
+        layer.v_proj.weight.copy_(torch.tensor([[0.0, 0.0, 1.0]]))
+        layer.out_proj.weight.fill_(10.0)
+    context = torch.tensor([[[9.0, 9.0, 2.0], [9.0, 9.0, 6.0]]], dtype=torch.float64)
+    x = torch.ones(1, 1, 1, dtype=torch.float64)
+    assert_close(layer(x, context).tolist(), [[[40.0]]], **exactly)
+
+
+@every_backend
 def test_torchs_own_layer_agrees(backend):
     layer = MultiHeadAttention(H * D_HEAD, H, bias=True, backend=backend).double()
     peer = nn.MultiheadAttention(H * D_HEAD, H, batch_first=True, dtype=torch.float64)
@@ -91,6 +122,20 @@ def test_parameters(bias):
     assert MultiHeadAttention(77, H).d_head == 11
 
 
+def test_parameters_of_grouped_heads_and_another_context():
+    layer = MultiHeadAttention(17, 6, n_kv_heads=2, d_head=11, d_context=13, bias=True)
+    assert {name: tuple(p.shape) for name, p in layer.named_parameters()} == {
+        "q_proj.weight": (66, 17), "q_proj.bias": (66,),
+        "k_proj.weight": (22, 13), "k_proj.bias": (22,),
+        "v_proj.weight": (22, 13), "v_proj.bias": (22,),
+        "out_proj.weight": (17, 66), "out_proj.bias": (17,),
+    }  # fmt: skip
+    assert (layer.n_heads, layer.n_kv_heads, layer.d_head, layer.d_context) == (6, 2, 11, 13)
+    assert "d_model=17, n_heads=6, n_kv_heads=2, d_head=11, d_context=13, dropout" in repr(layer)
+    plain = MultiHeadAttention(6, 2)
+    assert (plain.n_kv_heads, plain.d_context) == (2, 6)
+
+
 def test_defaults():
     layer = MultiHeadAttention(6, 2)
     assert (layer.backend, layer.dropout, layer.q_proj.bias) == ("explicit", 0.0, None)
@@ -118,6 +163,18 @@ def test_scaled_logits_have_variance_one_at_initialisation(seed):
     logits = q @ k.transpose(-2, -1) / 8
     assert 0.95 < logits.var().item() < 1.05
     assert abs(logits.mean().item()) < 0.05
+
+
+@pytest.mark.parametrize(("n_kv_heads", "expected"), [(1, 24 / 13), (3, 8 / 5), (12, 1.0)])
+def test_fewer_key_heads_start_with_a_larger_variance(n_kv_heads, expected):
+    # 2D / (D + K·d): Xavier takes W_K for a narrower matrix and draws it wider.
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(768, 12, n_kv_heads=n_kv_heads)
+    x = nn.functional.layer_norm(torch.randn(4, 128, 768), (768,))
+    q = layer.q_proj(x).unflatten(-1, (n_kv_heads, 12 // n_kv_heads, 64))
+    k = layer.k_proj(x).unflatten(-1, (n_kv_heads, 64))
+    logits = torch.einsum("btkgd,bskd->btskg", q, k) / 8
+    assert_close(logits.var().item(), expected, atol=0, rtol=0.07)
 
 
 # what must always hold
@@ -286,6 +343,38 @@ def test_nothing_is_visible_anywhere(backend):
     assert torch.equal(y, layer.out_proj.bias.expand(B, T, -1))
     y.square().sum().backward()
     assert (x.grad == 0).all()
+
+
+@every_backend
+@pytest.mark.parametrize("n_kv_heads", [1, 2, 3, 6])
+def test_queries_without_keys_in_grouped_heads(backend, n_kv_heads):
+    layer = MultiHeadAttention(17, 6, n_kv_heads=n_kv_heads, d_head=11, d_context=13, bias=True,
+                               backend=backend).double()  # fmt: skip
+    nn.init.ones_(layer.out_proj.bias)
+    x, context = draw(B, T, 17).requires_grad_(), draw(B, S, 13, seed=1).requires_grad_()
+    y, weights = layer(x, context, mask=padding_mask([4, 0], S), return_weights=True)
+    assert weights.shape == (B, 6, T, S)
+    assert (y[1] == 1).all()
+    assert (weights[1] == 0).all()
+    y.square().sum().backward()
+    for tensor in (x, context, *layer.parameters()):
+        assert tensor.grad.isfinite().all()
+        assert tensor.grad.abs().max() > 0 or tensor is layer.k_proj.bias
+    assert (x.grad[1] == 0).all()
+    assert (context.grad[1] == 0).all()
+
+
+@every_backend
+def test_grouped_heads_share_the_weights_of_no_other_group(backend):
+    # Changing key/value head 1 of 2 leaves query heads 0, 1, 2 of 6 alone.
+    layer = MultiHeadAttention(17, 6, n_kv_heads=2, d_head=11, backend=backend).double()
+    x = draw(B, T, 17)
+    before = layer(x, return_weights=True)[1]
+    with torch.no_grad():
+        layer.k_proj.weight[11:].mul_(-2)
+    after = layer(x, return_weights=True)[1]
+    assert torch.equal(after[:, :3], before[:, :3])
+    assert ((after[:, 3:] - before[:, 3:]).abs().amax((0, 2, 3)) > 1e-3).all()
 
 
 @every_backend
@@ -468,7 +557,35 @@ def test_indivisible_width():
         MultiHeadAttention(1, 3)
 
 
-@pytest.mark.parametrize("name", ["d_model", "n_heads", "d_head"])
+def test_key_heads_that_cannot_be_shared_out():
+    message = "n_heads=6 is not divisible by n_kv_heads=4; try 1, 2, 3 or 6"
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        MultiHeadAttention(12, 6, n_kv_heads=4)
+    with pytest.raises(ValueError, match=r"n_kv_heads=12; try 1, 2, 3 or 6$"):
+        MultiHeadAttention(12, 6, n_kv_heads=12)
+
+
+def test_a_context_of_another_width_must_be_passed():
+    layer, x = MultiHeadAttention(17, 7, d_head=11, d_context=13), torch.ones(B, T, 17)
+    message = (
+        "context is missing, and x cannot stand in: the layer has d_model=17 and d_context=13; "
+        "pass a context, (B, S, d_context)"
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        layer(x)
+    message = (
+        "context has width 17, but the layer has d_context=13; pass (B, S, d_context) with "
+        "d_context=13, or build the layer for 17"
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        layer(x, x)
+    with pytest.raises(ValueError, match="x has width 13, but the layer has d_model=17"):
+        layer(torch.ones(B, T, 13), torch.ones(B, S, 13))
+    with pytest.raises(ValueError, match=r"the layer takes \(B, S, d_context\); add a batch axis"):
+        layer(x, torch.ones(S, 13))
+
+
+@pytest.mark.parametrize("name", ["d_model", "n_heads", "n_kv_heads", "d_head", "d_context"])
 @pytest.mark.parametrize("bad", [0, -2, 2.0, True, "2"])
 def test_sizes_that_are_no_counts(name, bad):
     sizes = {"d_model": 12, "n_heads": 3, "d_head": 4} | {name: bad}

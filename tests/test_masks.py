@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mha import causal_mask, combine_masks, padding_mask
-from mha.masks import check_mask
+from mha import causal_mask, combine_masks, padding_mask, window_mask
+from mha.masks import check_mask, check_mask_rank
 
 B, T, S, H = 2, 3, 5, 7
 repeatable = settings(deadline=None, derandomize=True, database=None, max_examples=50)
@@ -39,8 +39,96 @@ def test_causal_is_the_inequality(n_queries, n_keys):
             assert mask[t, s].item() == (s <= t + n_keys - n_queries)
 
 
+def test_causal_takes_numpys_whole_numbers():
+    assert torch.equal(causal_mask(np.uint8(4), np.uint8(2)), causal_mask(4, 2))
+
+
 def test_causal_device():
     assert causal_mask(2, device="meta").device.type == "meta"
+
+
+def test_window_by_hand():
+    assert window_mask(4, before=1, after=0).int().tolist() == [
+        [1, 0, 0, 0],
+        [1, 1, 0, 0],
+        [0, 1, 1, 0],
+        [0, 0, 1, 1],
+    ]
+    assert window_mask(4, before=0, after=2).int().tolist() == [
+        [1, 1, 1, 0],
+        [0, 1, 1, 1],
+        [0, 0, 1, 1],
+        [0, 0, 0, 1],
+    ]
+
+
+def test_a_window_without_reach_is_the_query_itself():
+    assert torch.equal(window_mask(S, before=0), torch.eye(S, dtype=torch.bool))
+
+
+def test_the_window_aligns_the_last_query_with_the_last_key():
+    # Two newest of five tokens, at positions 3 and 4; aligned with the first they stood at 0 and 1.
+    assert window_mask(2, 5, before=1).int().tolist() == [[0, 0, 1, 1, 0], [0, 0, 0, 1, 1]]
+    assert window_mask(1, 5, before=1, after=1).int().tolist() == [[0, 0, 0, 1, 1]]
+
+
+def test_the_window_of_a_query_before_the_first_key():
+    # Four queries, two keys: they stand at positions −2, −1, 0 and 1.
+    assert window_mask(4, 2, before=1).int().tolist() == [[0, 0], [0, 0], [1, 0], [1, 1]]
+    assert window_mask(4, 2, before=0, after=1).int().tolist() == [[0, 0], [1, 0], [1, 1], [0, 1]]
+
+
+@repeatable
+@given(st.integers(0, 6), st.integers(0, 6), st.integers(0, 7), st.integers(0, 7))
+def test_the_window_is_the_inequality(n_queries, n_keys, before, after):
+    mask = window_mask(n_queries, n_keys, before=before, after=after)
+    assert mask.dtype == torch.bool
+    assert mask.shape == (n_queries, n_keys)
+    for t in range(n_queries):
+        position = t + n_keys - n_queries
+        for s in range(n_keys):
+            assert mask[t, s].item() == (position - before <= s <= position + after)
+        if position >= 0:
+            assert mask[t, position]
+
+
+@repeatable
+@given(st.integers(0, 6), st.integers(0, 6), st.integers(0, 7), st.integers(0, 7))
+def test_a_window_is_two_half_windows_and_all_of_the_past_is_causal(
+    n_queries, n_keys, before, after
+):
+    far = n_queries + n_keys
+    causal = window_mask(n_queries, n_keys, before=far)
+    assert torch.equal(causal, causal_mask(n_queries, n_keys))
+    halves = combine_masks(
+        window_mask(n_queries, n_keys, before=before, after=far),
+        window_mask(n_queries, n_keys, before=far, after=after),
+    )
+    assert torch.equal(halves, window_mask(n_queries, n_keys, before=before, after=after))
+
+
+@pytest.mark.parametrize("far", [2**62, 2**63, 10**30, np.uint64(2**63), np.int8(127)])
+def test_a_window_of_any_reach(far):
+    assert torch.equal(window_mask(T, S, before=far), causal_mask(T, S))
+    assert window_mask(T, S, before=far, after=far).all()
+    assert torch.equal(window_mask(np.uint8(T), np.uint8(2), before=far), causal_mask(T, 2))
+
+
+def test_window_device():
+    assert window_mask(2, before=0, device="meta").device.type == "meta"
+
+
+@pytest.mark.parametrize("name", ["n_queries", "n_keys", "before", "after"])
+def test_windows_that_are_no_sizes(name):
+    sizes = {"n_queries": T, "n_keys": S, "before": 1, "after": 1}
+    with pytest.raises(ValueError, match=f"^{name}=-1 is negative; pass an int of at least 0$"):
+        window_mask(**sizes | {name: -1})
+    for bad in (2.0, True, "2"):
+        message = re.escape(f"{name}={bad!r} is not a whole number; pass an int of at least 0")
+        with pytest.raises(TypeError, match=f"^{message}$"):
+            window_mask(**sizes | {name: bad})
+    with pytest.raises(TypeError, match="before=None is not a whole number"):
+        window_mask(T, before=None)
 
 
 def test_padding_by_hand():
@@ -201,6 +289,12 @@ def test_a_mask_that_is_no_tensor_is_refused():
 def test_other_ranks_are_refused(shape):
     with pytest.raises(ValueError, match=rf"mask has rank {len(shape)}, .*mask\[:, None\]"):
         check_mask(torch.ones(shape, dtype=torch.bool), (B, H, T, S))
+
+
+def test_a_rank_is_refused_under_the_name_of_its_argument():
+    assert check_mask_rank("bias", torch.ones(T, S)) is None
+    with pytest.raises(ValueError, match=r"^bias has rank 3, shape \(2, 3, 5\); .*bias\[None\]$"):
+        check_mask_rank("bias", torch.ones(B, T, S))
 
 
 def test_a_padding_mask_of_rank_2_is_told_to_use_padding_mask():
