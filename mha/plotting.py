@@ -97,6 +97,78 @@ def head_maps(weights, tokens, *, names=None, columns=4, numbers=False):
     return axes
 
 
+def weight_lines(steps, weights, names, xlabel, *, ax=None):
+    """The weights of a few keys as lines over a quantity on a logarithmic axis, each with its name.
+
+    Parameters
+    ----------
+    steps : array, n
+        Where on the axis; positive.
+    weights : array, n S
+    names : list of str, S
+    xlabel : str
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ValueError
+        If the names or the steps don't fit the weights.
+    """
+    weights = np.asarray(weights)
+    if weights.shape != (len(steps), len(names)):
+        raise ValueError(f"weights have shape {weights.shape}, steps and names say "
+                         f"({len(steps)}, {len(names)}): pass one row a step, one name a column")
+    if ax is None:
+        ax = plt.figure(figsize=(5.4, 3)).gca()
+    dashes = [(None, None), (5, 1.5), (2.5, 1.5), (1, 1)]  # the colour says "weight" for all
+    at = int(len(steps) * 0.6)  # where the lines carry their names
+    for s, name in enumerate(names):
+        ax.plot(steps, weights[:, s], color=WEIGHT_COLOURS[1], dashes=dashes[s % len(dashes)])
+        higher = weights[at] - weights[at, s]
+        crowded = ((higher > 0) & (higher < 0.08)).any()  # then the name stands below its line
+        ax.annotate(name, (steps[at], weights[at, s]), xytext=(0, -3 if crowded else 3),
+                    textcoords="offset points", size=9, va="top" if crowded else "bottom")
+    ax.set(xscale="log", ylim=(-0.02, 1.02), xlabel=xlabel, ylabel="weight")
+    sns.despine(ax=ax)
+    return ax
+
+
+def head_lines(groups, titles, ylabel, *, mark=()):
+    """Falling rows of numbers, a line a head, in one panel a group; some heads marked by colour.
+
+    Parameters
+    ----------
+    groups : list of array, H n each
+    titles : list of str, one a group
+    ylabel : str
+    mark : sequence of int
+        Heads drawn in their colour and named; the others are grey.
+
+    Returns
+    -------
+    array of Axes, one a group
+    """
+    _, axes = plt.subplots(1, len(groups), squeeze=False, figsize=(3.1 * len(groups), 2.7),
+                           layout="constrained")
+    for ax, group, title in zip(axes.flat, groups, titles, strict=True):
+        for h, row in enumerate(np.asarray(group)):
+            style = {"color": "0.72", "linewidth": 0.9}
+            if h in mark:
+                style = {"color": HEAD_COLOURS[h % len(HEAD_COLOURS)], "label": f"head {h}",
+                         "zorder": 3, "linestyle": ("-", "--")[list(mark).index(h) % 2]}
+            ax.plot(np.arange(1, len(row) + 1), row, **style)
+        ax.set(title=title, xlabel="place", ylim=(0, None))
+        sns.despine(ax=ax)
+    axes[0, 0].set_ylabel(ylabel)
+    if mark:
+        axes[0, 0].legend(frameon=False)
+    return axes.ravel()
+
+
 def number_grid(values, *, blocks=1, ax=None, rows=None):
     """A matrix of whole numbers as a table, its columns tinted in equal blocks, one a head.
 

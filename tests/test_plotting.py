@@ -7,7 +7,18 @@ from matplotlib.colors import to_rgb
 
 matplotlib.use("Agg")
 
-from mha.plotting import STYLE, WEIGHT_COLOURS, WEIGHT_MAP, head_maps, number_grid, plt, weight_map
+from mha.plotting import (
+    HEAD_COLOURS,
+    STYLE,
+    WEIGHT_COLOURS,
+    WEIGHT_MAP,
+    head_lines,
+    head_maps,
+    number_grid,
+    plt,
+    weight_lines,
+    weight_map,
+)
 
 WEIGHTS = np.array([[0.5, 0.25, 0.25], [0.04, 0.66, 0.3]])  # T S = 2 3, far from 0 and 1
 
@@ -76,3 +87,33 @@ def test_numbers_can_be_read_on_every_weight():
     for weight, text in zip(steps, ax.texts, strict=True):
         light, dark = sorted((luminance(WEIGHT_MAP(weight)), luminance(text.get_color())))[::-1]
         assert (light + 0.05) / (dark + 0.05) >= 4.4, weight
+
+
+def test_weight_lines_are_the_columns_over_the_steps_and_carry_their_names():
+    steps = [0.1, 1.0, 10.0]
+    weights = np.array([[0.8, 0.1, 0.1], [0.52, 0.25, 0.23], [0.4, 0.3, 0.3]])
+    ax = weight_lines(steps, weights, ["a", "b", "c"], "temperature")
+    for s, line in enumerate(ax.lines):
+        assert np.array_equal(line.get_xydata(), np.stack([steps, weights[:, s]], axis=1))
+    names = [(text.get_text(), text.xy, text.get_va()) for text in ax.texts]
+    assert names == [
+        ("a", (1.0, 0.52), "bottom"), ("b", (1.0, 0.25), "bottom"), ("c", (1.0, 0.23), "top"),
+    ]
+    assert (ax.get_xscale(), ax.get_xlabel(), ax.get_ylabel()) == ("log", "temperature", "weight")
+
+
+def test_head_lines_mark_the_heads_that_are_asked_for():
+    group = np.array([[3.0, 2.0], [5.0, 1.0], [4.0, 3.0]])  # H n
+    left, right = head_lines([group, 2 * group], ["a", "b"], "singular value", mark=(1,))
+    for ax, factor in ((left, 1), (right, 2)):
+        for h, line in enumerate(ax.lines):
+            assert np.array_equal(line.get_xydata(), [[1, factor * group[h, 0]],
+                                                      [2, factor * group[h, 1]]])
+            assert (line.get_color() == HEAD_COLOURS[1]) == (h == 1)
+    assert (left.get_title(), right.get_title(), left.get_ylabel()) == ("a", "b", "singular value")
+    assert [text.get_text() for text in left.get_legend().texts] == ["head 1"]
+
+
+def test_weight_lines_refuse_names_that_do_not_fit():
+    with pytest.raises(ValueError, match=r"shape \(2, 3\), steps and names say \(2, 2\)"):
+        weight_lines([1, 2], WEIGHTS, ["a", "b"], "temperature")
