@@ -1,9 +1,9 @@
 """Exercises of the chapters: `check("06.2", answer)` says what is right, or names the mistake."""
 
-from mha.exercises import ch02, ch06
+from mha.exercises import ch01, ch02, ch06, ch07
 from mha.exercises.frame import Unanswered, Verdict, Wrong
 
-CHECKS = {**ch02.CHECKS, **ch06.CHECKS}
+CHECKS = {**ch01.CHECKS, **ch02.CHECKS, **ch06.CHECKS, **ch07.CHECKS}
 
 __all__ = ["CHECKS", "Verdict", "check"]
 

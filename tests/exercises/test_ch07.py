@@ -1,0 +1,83 @@
+"""Chapter 7: right answers written several ways pass, usual mistakes are named."""
+
+import numpy as np
+import pytest
+import torch
+
+from mha.exercises import check
+
+
+@pytest.mark.parametrize("answer", [[4, 0, 8], (4.0, 0, 8), np.array([4, 0, 8])])
+def test_the_contribution_by_hand(answer):
+    assert check("07.1", answer).right is True
+
+
+@pytest.mark.parametrize(("answer", "says"), [
+    ([8, 1, 14], "the whole output"),
+    ([4, 1, 6], "heads count from 0"),
+    ([8, 4, 0], "head 1 owns the last two"),
+    ([11, 4, 4], "head 0's row with head 1's rows"),
+    ([20, 8, 4], "reverse order"),
+    ([6, 2, 3], "without weighing them"),
+    ([4, 0, 8, 0], "The shape is (4,)"),
+    ([4, 0, 7], "the largest difference is 1"),
+])
+def test_wrong_contributions_are_named(answer, says):
+    verdict = check("07.1", answer)
+    assert verdict.right is False and says in verdict.text, verdict
+
+
+def blocks(z, w_o):
+    return w_o.view(z.shape[1], z.shape[3], -1)  # H d D
+
+
+def concat(z):
+    return z.transpose(1, 2).reshape(len(z), z.shape[2], -1)
+
+
+@pytest.mark.parametrize("answer", [
+    lambda z, w: concat(z) @ w,
+    lambda z, w: (z @ blocks(z, w)).sum(1),
+    lambda z, w: torch.einsum("bhtd,hdo->bto", z, blocks(z, w)),
+    lambda z, w: torch.cat(list(z.unbind(1)), dim=-1) @ w,
+    lambda z, w: np.concatenate(list(z.numpy().transpose(1, 0, 2, 3)), axis=-1) @ w.numpy(),
+], ids=["concatenate", "add", "einsum", "cat", "numpy"])
+def test_merge_and_mix_may_be_written_several_ways(answer):
+    assert check("07.2", answer).right is True
+
+
+@pytest.mark.parametrize(("answer", "says"), [
+    (lambda z, w: z.reshape(len(z), z.shape[2], -1) @ w, "The transpose is missing"),
+    (lambda z, w: z.permute(0, 2, 3, 1).flatten(2) @ w, "merged as (d H)"),
+    (lambda z, w: concat(z), "W_O is missing"),
+    (lambda z, w: (z @ blocks(z, w)[0]).sum(1), "the block of head 0"),
+    (lambda z, w: (z @ blocks(z, w)).mean(1), "are averaged"),
+    (lambda z, w: z @ blocks(z, w), "not added up"),
+    (lambda z, w: z[:, 0] @ blocks(z, w)[0], "head 0 alone"),
+    (lambda z, w: z.sum(1) @ blocks(z, w).sum(0), "before W_O"),
+    (lambda z, w: (concat(z) @ w).transpose(0, 1), "the batch comes first"),
+    (lambda z, w: concat(z) @ (w if w.shape != (8, 8) else w.T), "do not transpose it"),
+    (lambda z, w: concat(z) @ w.T, "raised RuntimeError"),
+])
+def test_mistakes_in_merge_and_mix_are_named(answer, says):
+    verdict = check("07.2", answer)
+    assert verdict.right is False and says in verdict.text, verdict
+
+
+def test_the_other_side_of_a_change_of_basis():
+    for right in (
+        lambda w, m: w @ m.inverse().T,
+        lambda w, m: torch.linalg.solve(m, w.T).T,
+        lambda w, m: w @ torch.linalg.pinv(m.T),
+    ):
+        assert check("07.3", right).right is True
+    for answer, says in [
+        (lambda w, m: w @ m.inverse(), "The transpose is missing"),
+        (lambda w, m: w @ m, "m on both sides"),
+        (lambda w, m: w @ m.T, "The inverse is missing"),
+        (lambda w, m: w, "Unchanged keys"),
+        (lambda w, m: m.inverse().T, "the factor alone"),
+        (lambda w, m: (w @ m.inverse().T).T, "That is transposed"),
+    ]:
+        verdict = check("07.3", answer)
+        assert verdict.right is False and says in verdict.text, verdict
