@@ -1,8 +1,8 @@
-"""One layer, five computations: loops in NumPy ≡ loop ≡ explicit ≡ fused ≡ torch's attention.
+"""One layer, six computations: NumPy loops ≡ NumPy arrays ≡ loop ≡ explicit ≡ fused ≡ torch's.
 
-Forward and gradients, for the inputs and every parameter, in float64 to 1e-12. The loops have no
-autograd: their derivative is measured by central differences, so the gradients too end at an
-oracle that can be checked by eye.
+Forward and gradients, for the inputs and every parameter, in float64 to 1e-12. NumPy has no
+autograd: the slope of the loops is measured by central differences, so the gradients too end at an
+oracle that can be checked by eye, and that of the arrays by a complex step, which is exact.
 """
 
 import math
@@ -17,10 +17,10 @@ from torch.testing import assert_close
 
 from mha import MultiHeadAttention, combine_masks, padding_mask
 from mha.backends import BACKENDS
-from mha.reference import loops
+from mha.reference import forward, loops
 
 B, T, S, H, D_HEAD = 2, 3, 5, 7, 11
-D_MODEL = 17
+D_MODEL, D_CONTEXT = 17, 13
 exactly = {"atol": 1e-12, "rtol": 1e-12}
 
 
@@ -29,42 +29,53 @@ def draw(*shape, seed=0):
     return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
-def build(d_model, n_heads, d_head, bias):
-    layer = MultiHeadAttention(d_model, n_heads, d_head=d_head, bias=bias).double()
+def build(d_model, n_heads, d_head, bias, **options):
+    layer = MultiHeadAttention(d_model, n_heads, d_head=d_head, bias=bias, **options).double()
     with torch.no_grad():
         for seed, parameter in enumerate(layer.parameters()):
             parameter.copy_(draw(*parameter.shape, seed=100 + seed) / math.sqrt(d_model))
     return layer
 
 
-def by_loops(layer, x, context, mask, is_causal, head_gate):
-    """Hand the layer's numbers to the oracle: W as [in, out], arrays in place of tensors."""
-    arrays = {"head_gate": head_gate, "mask": mask}
+def for_numpy(layer, x, context, mask, is_causal, head_gate):
+    """Return the layer's numbers as NumPy's arguments: W as [in, out], arrays for tensors."""
+    arrays = {"x": x, "context": context, "head_gate": head_gate, "mask": mask}
     for letter, name in zip("qkvo", ("q_proj", "k_proj", "v_proj", "out_proj"), strict=True):
         projection = getattr(layer, name)
         arrays[f"w_{letter}"] = projection.weight.T
         arrays[f"b_{letter}"] = projection.bias
     arrays = {k: None if v is None else v.detach().numpy() for k, v in arrays.items()}
-    x, context = x.detach().numpy(), context.detach().numpy()
-    return loops.multi_head_attention(
-        x, context, **arrays, n_heads=layer.n_heads, is_causal=is_causal
-    )
+    heads = {"n_heads": layer.n_heads, "n_kv_heads": layer.n_kv_heads}
+    return arrays | heads | {"is_causal": is_causal}
+
+
+def by_loops(*case):
+    """Return y and weights of the oracle."""
+    return loops.multi_head_attention(**for_numpy(*case))
+
+
+def by_arrays(*case):
+    """Return y and weights of the NumPy layer in arrays."""
+    y, saved = forward.multi_head_attention(**for_numpy(*case))
+    return y, saved.weights
 
 
 def by_torch(layer, x, context, mask, is_causal, head_gate):
     """Write the layer down once more, around torch's own attention and an additive mask."""
     batch, n_queries, _ = x.shape
     n_keys, n_heads, d = context.shape[1], layer.n_heads, layer.d_head
+    own = range(n_heads)
+    group = [h * layer.n_kv_heads // n_heads for h in own]
 
-    def project(projection, tokens, n_tokens):
+    def project(projection, tokens, heads):
         out = torch.einsum("bti,oi->bto", tokens, projection.weight)
         if projection.bias is not None:
             out = out + projection.bias
-        return torch.stack([out[..., h * d : (h + 1) * d] for h in range(n_heads)], dim=1)
+        return torch.stack([out[..., h * d : (h + 1) * d] for h in heads], dim=1)
 
-    q = project(layer.q_proj, x, n_queries)
-    k = project(layer.k_proj, context, n_keys)
-    v = project(layer.v_proj, context, n_keys)
+    q = project(layer.q_proj, x, own)
+    k = project(layer.k_proj, context, group)
+    v = project(layer.v_proj, context, group)
     allowed = np.ones((batch, n_heads, n_queries, n_keys), dtype=bool)
     if mask is not None:
         allowed &= mask.numpy()
@@ -85,7 +96,7 @@ def gradients(y, upstream, tensors):
     return torch.autograd.grad(y, tensors, upstream)
 
 
-def visible(n_queries, n_keys, kind):
+def visible(n_queries, n_keys, kind, n_heads=H):
     """Return mask and is_causal for one kind of masking."""
     if kind == "none":
         return None, False
@@ -94,9 +105,9 @@ def visible(n_queries, n_keys, kind):
     rank_2 = draw(n_queries, n_keys, seed=50) > -0.4
     rank_2[:, 0] = True
     padding = padding_mask([n_keys - 1, n_keys], n_keys)
-    per_head = draw(B, H, n_queries, n_keys, seed=51) > -0.8
+    per_head = draw(B, n_heads, n_queries, n_keys, seed=51) > -0.8
     per_head[..., 0] = True
-    some_rows_empty = draw(B, H, n_queries, n_keys, seed=52) > 0
+    some_rows_empty = draw(B, n_heads, n_queries, n_keys, seed=52) > 0
     some_rows_empty[:, :, 1] = False
     some_rows_empty[1, 3] = False
     return {
@@ -125,13 +136,26 @@ KINDS = [
 @pytest.mark.parametrize("sizes", ["self", (T, S), (S, T)], ids=str)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("gated", [None, "H", "B H"])
-def test_five_computations_agree(kind, sizes, bias, gated):
+def test_six_computations_agree(kind, sizes, bias, gated):
+    check_six_computations(build(D_MODEL, H, D_HEAD, bias), kind, sizes, gated)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sizes", ["self", (T, S), (S, T)], ids=str)
+@pytest.mark.parametrize(("heads", "gated"), [((6, 2), "H"), ((H, 1), "B H")], ids=str)
+def test_six_computations_agree_on_shared_heads_and_other_widths(kind, sizes, heads, gated):
+    options = {} if sizes == "self" else {"d_context": D_CONTEXT}
+    layer = build(D_MODEL, heads[0], D_HEAD, bias=True, n_kv_heads=heads[1], **options)
+    check_six_computations(layer, kind, sizes, gated)
+
+
+def check_six_computations(layer, kind, sizes, gated):
     n_queries, n_keys = (S, S) if sizes == "self" else sizes
-    layer = build(D_MODEL, H, D_HEAD, bias)
+    n_heads = layer.n_heads
     x = draw(B, n_queries, D_MODEL, seed=1).requires_grad_()
-    context = x if sizes == "self" else draw(B, n_keys, D_MODEL, seed=2).requires_grad_()
-    gate = None if gated is None else draw(*{"H": (H,), "B H": (B, H)}[gated], seed=3)
-    mask, is_causal = visible(n_queries, n_keys, kind)
+    context = x if sizes == "self" else draw(B, n_keys, layer.d_context, seed=2).requires_grad_()
+    gate = None if gated is None else draw(*{"H": (), "B H": (B,)}[gated], n_heads, seed=3)
+    mask, is_causal = visible(n_queries, n_keys, kind, n_heads)
     arguments = {"mask": mask, "is_causal": is_causal, "head_gate": gate}
 
     inputs = [x] if sizes == "self" else [x, context]
@@ -139,7 +163,10 @@ def test_five_computations_agree(kind, sizes, bias, gated):
         inputs.append(gate.requires_grad_())
     tensors = [*inputs, *layer.parameters()]
     upstream = draw(B, n_queries, D_MODEL, seed=4)
-    expected_y, expected_weights = by_loops(layer, x, context, **arguments)
+    expected_y, expected_weights = by_loops(layer, x, context, *arguments.values())
+    arrays_y, arrays_weights = by_arrays(layer, x, context, *arguments.values())
+    assert_close(arrays_y, expected_y, **exactly)
+    assert_close(arrays_weights, expected_weights, **exactly)
     peer = by_torch(layer, x, context, **arguments)
     assert_close(peer.detach().numpy(), expected_y, **exactly)
     expected_gradients = gradients(peer, upstream, tensors)
@@ -178,16 +205,16 @@ def test_gradients_through_the_returned_weights_agree(kind):
     assert results[0][0].abs().max() > 0.01
 
 
-# gradients of the loops
+# gradients of NumPy
 
 
 def small_case():
     """Build a layer small enough to move each of its numbers, with every option in use."""
-    layer = build(3, 2, 2, bias=True)
+    layer = build(3, 4, 2, bias=True, n_kv_heads=2, d_context=2)
     x = draw(2, 3, 3, seed=1).requires_grad_()
-    context = draw(2, 5, 3, seed=2).requires_grad_()
-    gate = draw(2, 2, seed=3).requires_grad_()
-    mask = draw(2, 2, 3, 5, seed=6) > -0.3
+    context = draw(2, 5, 2, seed=2).requires_grad_()
+    gate = draw(2, 4, seed=3).requires_grad_()
+    mask = draw(2, 4, 3, 5, seed=6) > -0.3
     mask[0, :, 1] = False
     return layer, x, context, gate, mask
 
@@ -244,6 +271,30 @@ def test_gradients_are_the_slope_of_the_loops(backend):
     ]
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients_are_the_complex_step_of_the_arrays(backend):
+    layer, x, context, gate, mask = small_case()
+    layer.backend = backend
+    upstream = draw(*x.shape, seed=7)
+    y = layer(x, context, mask=mask, is_causal=True, head_gate=gate)
+    arguments = for_numpy(layer, x, context, mask, True, gate)
+    named = {"x": x, "context": context, "head_gate": gate}
+    for letter, name in zip("qkvo", ("q_proj", "k_proj", "v_proj", "out_proj"), strict=True):
+        named[f"w_{letter}"] = getattr(layer, name).weight
+        named[f"b_{letter}"] = getattr(layer, name).bias
+    measured = forward.complex_step(
+        lambda *moved: forward.multi_head_attention(
+            **arguments | dict(zip(named, moved, strict=True))
+        )[0],
+        [arguments[name] for name in named],
+        upstream.numpy(),
+    )
+    exact = gradients(y, upstream, list(named.values()))
+    for name, slope, gradient in zip(named, measured, exact, strict=True):
+        slope = slope.T if name[0] == "w" else slope  # [in, out] → [out, in]
+        np.testing.assert_allclose(slope, gradient, **exactly, err_msg=name)
+
+
 def test_the_error_of_the_slope_falls_as_h_squared():
     coarse, exact = measure(h=1e-1)
     fine, _ = measure(h=1e-2)
@@ -259,24 +310,31 @@ def test_the_error_of_the_slope_falls_as_h_squared():
     batch=st.integers(1, 3),
     n_queries=st.integers(1, 4),
     n_keys=st.integers(1, 4),
-    n_heads=st.integers(1, 3),
+    n_kv_heads=st.integers(1, 3),
+    n_sharing=st.integers(1, 2),
     d_head=st.integers(1, 3),
     d_model=st.integers(1, 4),
+    d_context=st.integers(1, 4),
     bias=st.booleans(),
     is_causal=st.booleans(),
     density=st.sampled_from([None, -1.0, 0.0, 1.0]),
     seed=st.integers(0, 1000),
 )
 def test_any_small_layer_agrees_with_the_loops(
-    batch, n_queries, n_keys, n_heads, d_head, d_model, bias, is_causal, density, seed
-):
-    layer = build(d_model, n_heads, d_head, bias)
-    x, context = draw(batch, n_queries, d_model, seed=seed), draw(batch, n_keys, d_model, seed=9)
+    batch, n_queries, n_keys, n_kv_heads, n_sharing, d_head, d_model, d_context, bias, is_causal,
+    density, seed,
+):  # fmt: skip
+    n_heads = n_kv_heads * n_sharing
+    layer = build(d_model, n_heads, d_head, bias, n_kv_heads=n_kv_heads, d_context=d_context)
+    x, context = draw(batch, n_queries, d_model, seed=seed), draw(batch, n_keys, d_context, seed=9)
     gate = draw(batch, n_heads, seed=seed + 1)
     mask = None
     if density is not None:
         mask = draw(batch, n_heads, n_queries, n_keys, seed=seed + 2) > density
     expected_y, expected_weights = by_loops(layer, x, context, mask, is_causal, gate)
+    arrays_y, arrays_weights = by_arrays(layer, x, context, mask, is_causal, gate)
+    assert_close(arrays_y, expected_y, **exactly)
+    assert_close(arrays_weights, expected_weights, **exactly)
     for backend in BACKENDS:
         layer.backend = backend
         y, weights = layer(

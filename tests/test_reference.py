@@ -122,3 +122,35 @@ def test_query_and_key_biases_by_hand():
         y, weights = loops.multi_head_attention(**layer, n_heads=2, b_q=b_q, b_k=b_k)
         np.testing.assert_allclose(weights[0, 0], [[0.25, 0.75]] * 2, atol=1e-14, rtol=0)
         np.testing.assert_allclose(y[0, 0], [3.5, 3003.5], atol=1e-11, rtol=0)
+
+
+def test_grouped_heads_by_hand():
+    # Four heads of width 1 over two groups. Queries are log 3; group 0 has the logits 0 and log 3,
+    # group 1 log 3 and 0. Heads 0 and 1 read group 0 (weights 1/4, 3/4), heads 2 and 3 group 1.
+    x = np.array([[[2.0, 1.0], [6.0, 0.0]]])
+    layer = {"w_q": np.zeros((2, 4)), "b_q": np.full(4, math.log(3)), "w_v": np.eye(2)}
+    layer |= {"w_k": np.array([[0.0, 0.0], [-1.0, 1.0]]), "b_k": np.array([1.0, 0.0])}
+    layer["w_o"] = np.array([[1.0, 0.0], [10.0, 0.0], [0.0, 1.0], [0.0, 10.0]])
+    y, weights = loops.multi_head_attention(x, x, **layer, n_heads=4, n_kv_heads=2)
+    expected = [[[0.25, 0.75]] * 2] * 2 + [[[0.75, 0.25]] * 2] * 2
+    np.testing.assert_allclose(weights[0], expected, **exactly)
+    # Group 0 averages 2 and 6 to 5, group 1 averages 1 and 0 to 0.75; W_O takes 1 + 10 times each.
+    np.testing.assert_allclose(y, [[[55.0, 8.25]] * 2], atol=1e-13, rtol=0)
+
+
+def test_one_key_value_head_for_all_and_one_for_each():
+    layer = two_heads()
+    for_each, _ = loops.multi_head_attention(**layer, n_heads=2, n_kv_heads=2)
+    assert for_each.tolist() == [[[3.0, 3003.0], [3.0, 3003.0]]]
+    layer |= {"w_k": np.eye(2)[:, :1], "w_v": np.eye(2)[:, 1:]}  # the one value is column 1 of x
+    for_all, _ = loops.multi_head_attention(**layer, n_heads=2, n_kv_heads=1)
+    assert for_all.tolist() == [[[30.0, 3030.0], [30.0, 3030.0]]]
+
+
+def test_a_context_of_another_width_by_hand():
+    # Tokens of the context have three numbers; W_V keeps the last two.
+    layer = two_heads() | {"context": np.array([[[9.0, 2.0, 10.0], [9.0, 4.0, 50.0]]])}
+    layer["w_k"] = layer["w_v"] = np.eye(3)[:, 1:]
+    y, weights = loops.multi_head_attention(**layer, n_heads=2)
+    assert y.tolist() == [[[3.0, 3003.0], [3.0, 3003.0]]]
+    assert weights.tolist() == [[[[0.5, 0.5], [0.5, 0.5]]] * 2]

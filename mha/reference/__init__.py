@@ -1,8 +1,9 @@
 """Multi-head attention in NumPy alone, to check the rest of the package against.
 
+`loops` is the oracle, one number at a time; `forward` the same in arrays, one function a stage.
 Nothing here imports torch or another module of `mha`.
 """
 
-from mha.reference import loops
+from mha.reference import forward, loops
 
-__all__ = ["loops"]
+__all__ = ["forward", "loops"]

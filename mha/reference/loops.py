@@ -77,16 +77,20 @@ def project(x, w, b=None):
 
 
 def multi_head_attention(
-    x, context, w_q, w_k, w_v, w_o, *, n_heads, b_q=None, b_k=None, b_v=None, b_o=None,
-    mask=None, is_causal=False, head_gate=None,
+    x, context, w_q, w_k, w_v, w_o, *, n_heads, n_kv_heads=None, b_q=None, b_k=None, b_v=None,
+    b_o=None, mask=None, is_causal=False, head_gate=None,
 ):
     """The whole layer, sequence by sequence and head by head (Vaswani et al. 2017, §3.2.2).
 
+    Fewer key/value heads than query heads: grouped-query attention (Ainslie et al. 2023, §2.2).
+
     Parameters
     ----------
-    x, context : array, B T D and B S D; pass x twice for self-attention
-    w_q, w_k, w_v, w_o : array, D (H d) three times and (H d) D; head h owns d columns, or rows
-    b_q, b_k, b_v, b_o : array, (H d) three times and D; or None
+    x, context : array, B T D and B S C, C the width of the context; x twice for self-attention
+    w_q, w_o : array, D (H d) and (H d) D; head h owns d columns of w_q and d rows of w_o
+    w_k, w_v : array, C (K d); head h reads group h // (H / K), which owns d columns
+    n_heads, n_kv_heads : int, H and K; None means K = H, to each head its own keys and values
+    b_q, b_k, b_v, b_o : array, (H d), (K d), (K d) and D; or None
     mask : bool array, (T, S) or broadcasting to (B, H, T, S), True = may attend; or None
     is_causal : bool; query t sees key s only where s ≤ t + (S − T)
     head_gate : array, H or B H, a factor for each head's z; or None
@@ -102,6 +106,7 @@ def multi_head_attention(
     n_batch, n_queries, d_model = x.shape
     n_keys = context.shape[1]
     d = w_q.shape[1] // n_heads
+    n_sharing = 1 if n_kv_heads is None else n_heads // n_kv_heads  # query heads in a group
     visible = np.ones((n_batch, n_heads, n_queries, n_keys), dtype=bool)
     if mask is not None:
         visible = visible & mask
@@ -111,18 +116,20 @@ def multi_head_attention(
     weights = np.zeros((n_batch, n_heads, n_queries, n_keys))
     for b in range(n_batch):
         q = project(x[b], w_q, b_q)  # T (H d)
-        k = project(context[b], w_k, b_k)  # S (H d)
-        v = project(context[b], w_v, b_v)  # S (H d)
+        k = project(context[b], w_k, b_k)  # S (K d)
+        v = project(context[b], w_v, b_v)  # S (K d)
         concat = np.zeros((n_queries, n_heads * d))
         for h in range(n_heads):
+            group = h // n_sharing
             own = slice(h * d, (h + 1) * d)  # this head's columns
+            shared = slice(group * d, (group + 1) * d)  # its group's columns
             allowed = visible[b, h].copy()  # T S
             if is_causal:
                 for t in range(n_queries):
                     for s in range(n_keys):
                         if s > t + (n_keys - n_queries):
                             allowed[t, s] = False
-            z, weights[b, h] = attend(q[:, own], k[:, own], v[:, own], allowed)
+            z, weights[b, h] = attend(q[:, own], k[:, shared], v[:, shared], allowed)
             concat[:, own] = gate[b, h] * z
         y[b] = project(concat, w_o, b_o)
     return y, weights
