@@ -2,5 +2,6 @@
 
 from .base import AttentionWidget
 from .head_explorer import HeadExplorer, Sentence
+from .soft_lookup import SoftLookup
 
-__all__ = ["AttentionWidget", "HeadExplorer", "Sentence"]
+__all__ = ["AttentionWidget", "HeadExplorer", "Sentence", "SoftLookup"]

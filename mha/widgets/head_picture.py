@@ -1,17 +1,7 @@
 """The picture of a HeadExplorer's state, for readers without JavaScript."""
 
-import io
-from functools import cache
-
-from matplotlib import style
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.font_manager import findfont, get_font
-
 from ..plotting import WEIGHT_MAP
-
-FONT = "DejaVu Sans"  # comes with matplotlib
-LONGEST = 14  # letters of a token
+from .picture import drawable, png
 
 
 def head_picture(weights, tokens, head):
@@ -25,14 +15,11 @@ def head_picture(weights, tokens, head):
         font lacks is drawn as a box.
     head : int
     """
-    with style.context("default"):  # the same bytes, whatever style the notebook uses
-        return _draw(weights, [_drawable(token) for token in tokens], head)
+    return png(_draw, weights, [drawable(token) for token in tokens], head)
 
 
-def _draw(weights, labels, head):
+def _draw(figure, weights, labels, head):
     n_heads, size = len(weights), len(labels)
-    figure = Figure(figsize=(7.2, 3.8), dpi=100, layout="constrained")
-    FigureCanvasAgg(figure)
     small, large = figure.subfigures(1, 2, width_ratios=(1, 1.15))
     columns = max(1, round((1.2 * n_heads) ** 0.5))
     grid = small.subplots(-(-n_heads // columns), columns, squeeze=False).ravel()
@@ -48,22 +35,3 @@ def _draw(weights, labels, head):
     axes.set_xlabel(f"key (head {head} of {n_heads})", fontsize=8)
     axes.set_ylabel("query", fontsize=8)
     large.colorbar(image, ax=axes, shrink=0.6).ax.tick_params(labelsize=7)
-    png = io.BytesIO()
-    figure.savefig(png, format="png", metadata={"Software": None})
-    return png.getvalue()
-
-
-@cache
-def _letters():
-    return frozenset(get_font(findfont(FONT)).get_charmap())
-
-
-def _drawable(token):
-    """Return `token` with a box for each letter that the font lacks, and no longer than fits.
-
-    >>> _drawable("a漢b")
-    'a□b'
-    """
-    shown = token if len(token) <= LONGEST else token[: LONGEST - 1] + "…"
-    known = _letters()
-    return "".join(c if c.isprintable() and ord(c) in known else "□" for c in shown)

@@ -85,6 +85,9 @@ export class Element {
   focus() {
     document.activeElement = this;
   }
+  setPointerCapture(pointer) {
+    this.captured = pointer;
+  }
   closest(selector) {
     const found = this.getAttribute("class")?.split(" ").includes(selector.slice(1));
     return found ? this : (this.parent?.closest(selector) ?? null);
@@ -140,6 +143,7 @@ export const darkPreferred = Object.assign(new Element("media"), { matches: fals
 
 globalThis.document = {
   createElement: (tag) => new Element(tag),
+  createElementNS: (_, tag) => new Element(tag),
   documentElement: new Element("html"),
   body: new Element("body"),
 };

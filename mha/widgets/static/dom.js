@@ -2,7 +2,17 @@
 
 /** An element from attributes (null is left out, `text` is its text) and children. */
 export function element(tag, attributes = {}, ...children) {
-  const node = document.createElement(tag);
+  return furnish(document.createElement(tag), attributes, children);
+}
+
+const SVG = "http://www.w3.org/2000/svg"; // a name: nobody is asked there
+
+/** The same for a part of a drawing (SVG). */
+export function drawing(tag, attributes = {}, ...children) {
+  return furnish(document.createElementNS(SVG, tag), attributes, children);
+}
+
+function furnish(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name === "text") node.textContent = value;
     else if (value !== null) node.setAttribute(name, value);
@@ -116,4 +126,10 @@ export function numberText(value) {
   const size = Math.abs(value);
   const text = size >= 100 ? size.toFixed(0) : size.toPrecision(3);
   return (value < 0 ? "−" : "") + text.replace("e-", "e−");
+}
+
+/** Fixed decimals, with a real minus sign and no minus zero. */
+export function fixedText(value, digits) {
+  const text = Math.abs(value).toFixed(digits);
+  return (value < 0 && Number(text) ? "−" : "") + text;
 }
