@@ -125,11 +125,11 @@ def weight_lines(steps, weights, names, xlabel, *, ax=None):
     if ax is None:
         ax = plt.figure(figsize=(5.4, 3)).gca()
     dashes = [(None, None), (5, 1.5), (2.5, 1.5), (1, 1)]  # the colour says "weight" for all
-    at = int(len(steps) * 0.6)  # where the lines carry their names
+    at = len(steps) // 2  # where the lines carry their names
     for s, name in enumerate(names):
         ax.plot(steps, weights[:, s], color=WEIGHT_COLOURS[1], dashes=dashes[s % len(dashes)])
         higher = weights[at] - weights[at, s]
-        crowded = ((higher > 0) & (higher < 0.08)).any()  # then the name stands below its line
+        crowded = ((higher > 0) & (higher < 0.1)).any()  # then the name stands below its line
         ax.annotate(name, (steps[at], weights[at, s]), xytext=(0, -3 if crowded else 3),
                     textcoords="offset points", size=9, va="top" if crowded else "bottom")
     ax.set(xscale="log", ylim=(-0.02, 1.02), xlabel=xlabel, ylabel="weight")
@@ -137,35 +137,37 @@ def weight_lines(steps, weights, names, xlabel, *, ax=None):
     return ax
 
 
-def head_lines(groups, titles, ylabel, *, mark=()):
-    """Falling rows of numbers, a line a head, in one panel a group; some heads marked by colour.
+def head_lines(groups, titles, ylabel, *, mark):
+    """Falling rows of numbers, one row a head: some heads as lines, the rest as a grey band.
 
     Parameters
     ----------
-    groups : list of array, H n each
+    groups : list of array, H n each, drawn in one panel a group
     titles : list of str, one a group
     ylabel : str
     mark : sequence of int
-        Heads drawn in their colour and named; the others are grey.
+        Heads drawn in their colour and named. The band runs from the least to the largest number
+        of the others at each place.
 
     Returns
     -------
     array of Axes, one a group
     """
-    _, axes = plt.subplots(1, len(groups), squeeze=False, figsize=(3.1 * len(groups), 2.7),
+    _, axes = plt.subplots(1, len(groups), squeeze=False, figsize=(2.8 * len(groups), 2.4),
                            layout="constrained")
     for ax, group, title in zip(axes.flat, groups, titles, strict=True):
-        for h, row in enumerate(np.asarray(group)):
-            style = {"color": "0.72", "linewidth": 0.9}
-            if h in mark:
-                style = {"color": HEAD_COLOURS[h % len(HEAD_COLOURS)], "label": f"head {h}",
-                         "zorder": 3, "linestyle": ("-", "--")[list(mark).index(h) % 2]}
-            ax.plot(np.arange(1, len(row) + 1), row, **style)
+        group = np.asarray(group)
+        places = np.arange(1, group.shape[1] + 1)
+        others = np.delete(group, mark, axis=0)
+        ax.fill_between(places, others.min(0), others.max(0), color="0.82", linewidth=0,
+                        label=f"the other {len(others)}")
+        for count, h in enumerate(mark):
+            ax.plot(places, group[h], color=HEAD_COLOURS[h % len(HEAD_COLOURS)],
+                    linestyle=("-", "--")[count % 2], label=f"head {h}")
         ax.set(title=title, xlabel="place", ylim=(0, None))
         sns.despine(ax=ax)
     axes[0, 0].set_ylabel(ylabel)
-    if mark:
-        axes[0, 0].legend(frameon=False)
+    axes[0, 0].legend(frameon=False)
     return axes.ravel()
 
 

@@ -102,16 +102,17 @@ def test_weight_lines_are_the_columns_over_the_steps_and_carry_their_names():
     assert (ax.get_xscale(), ax.get_xlabel(), ax.get_ylabel()) == ("log", "temperature", "weight")
 
 
-def test_head_lines_mark_the_heads_that_are_asked_for():
-    group = np.array([[3.0, 2.0], [5.0, 1.0], [4.0, 3.0]])  # H n
+def test_head_lines_mark_some_heads_and_shade_the_others():
+    group = np.array([[3.0, 2.0], [5.0, 1.0], [4.0, 2.5]])  # H n
     left, right = head_lines([group, 2 * group], ["a", "b"], "singular value", mark=(1,))
     for ax, factor in ((left, 1), (right, 2)):
-        for h, line in enumerate(ax.lines):
-            assert np.array_equal(line.get_xydata(), [[1, factor * group[h, 0]],
-                                                      [2, factor * group[h, 1]]])
-            assert (line.get_color() == HEAD_COLOURS[1]) == (h == 1)
+        [line], [band] = ax.lines, ax.collections
+        assert np.array_equal(line.get_xydata(), [[1, factor * 5], [2, factor * 1]])
+        assert line.get_color() == HEAD_COLOURS[1]
+        corners = {tuple(point) for point in band.get_paths()[0].vertices.tolist()}
+        assert corners == {(1, factor * 3), (1, factor * 4), (2, factor * 2), (2, factor * 2.5)}
     assert (left.get_title(), right.get_title(), left.get_ylabel()) == ("a", "b", "singular value")
-    assert [text.get_text() for text in left.get_legend().texts] == ["head 1"]
+    assert [text.get_text() for text in left.get_legend().texts] == ["the other 2", "head 1"]
 
 
 def test_weight_lines_refuse_names_that_do_not_fit():

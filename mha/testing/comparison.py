@@ -20,6 +20,7 @@ STYLE = """<style>
 .mha-agreement tr :is(th, td) {padding: .25rem .5rem .25rem 0; border-bottom: 1px solid #8886;
   text-align: left; vertical-align: top; font-size: inherit}
 .mha-agreement thead :is(th, td) {vertical-align: bottom}
+.mha-agreement tbody td {white-space: nowrap}
 .mha-agreement p {margin: 0}
 @media (max-width: 600px) {
   .mha-agreement thead th {writing-mode: vertical-rl; transform: rotate(180deg)}
@@ -112,6 +113,7 @@ class Comparison:
 
     def _repr_html_(self):
         (_, *names), *rows = [[escape(text) for text in row] for row in self._texts()[0]]
+        names = [name.replace("head", "<wbr>head") for name in names]  # where a long one may break
         head = "".join(f'<th scope="col">{name}</th>' for name in names)
         body = ""
         for setting, *cells in rows:
