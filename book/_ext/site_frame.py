@@ -89,23 +89,26 @@ def drop_unused_mathjax(app: Sphinx, pagename, templatename, context, doctree) -
     ]
 
 
-def digest(*folders: pathlib.Path) -> str:
-    """Return a hash of the files in `folders`."""
+def digest(*paths: pathlib.Path) -> str:
+    """Return a hash of files and of what is in folders."""
     total = hashlib.sha256()
-    for folder in folders:
-        for file in sorted(p for p in folder.rglob("*") if p.suffix != ".pyc" and p.is_file()):
-            total.update(str(file.relative_to(folder)).encode() + file.read_bytes())
+    for path in paths:
+        files = [path] if path.is_file() else path.rglob("*")
+        for file in sorted(p for p in files if p.suffix != ".pyc" and p.is_file()):
+            total.update(str(file.relative_to(path)).encode() + file.read_bytes())
     return total.hexdigest()
 
 
 def setup(app: Sphinx) -> dict:
     """Register the hooks."""
     app.setup_extension("myst_nb")
-    # Sphinx copies no style sheet while no page has changed, and doesn't watch local extensions.
-    # Their hashes are settings of the site: a change reads (env) or writes (html) every page again.
+    # Sphinx copies no style sheet while no page has changed, keeps the old menu on pages that have
+    # not, and doesn't watch local extensions. Their hashes are settings of the site: a change reads
+    # (env) or writes (html) every page again.
     book = pathlib.Path(__file__).parents[1]
+    around = book / "_static", book / "_templates", book.parent / "_toc.yml"
     app.add_config_value("book_code", digest(book / "_ext"), "env", str)
-    app.add_config_value("book_assets", digest(book / "_static", book / "_templates"), "html", str)
+    app.add_config_value("book_assets", digest(*around), "html", str)
     app.connect("config-inited", switch_repository_buttons)
     app.connect("html-page-context", drop_unused_mathjax, priority=900)
     app.connect("doctree-read", report_missing_alt, priority=600)

@@ -2,6 +2,7 @@
 
 from .base import AttentionWidget
 from .head_explorer import HeadExplorer, Sentence
+from .output_mixer import OutputMixer
 from .soft_lookup import SoftLookup
 
-__all__ = ["AttentionWidget", "HeadExplorer", "Sentence", "SoftLookup"]
+__all__ = ["AttentionWidget", "HeadExplorer", "OutputMixer", "Sentence", "SoftLookup"]

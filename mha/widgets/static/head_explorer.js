@@ -145,12 +145,15 @@ function readout({ id, put, on }) {
   };
 }
 
-/** What a reader is told who has picked the head that the task asks for, in the model as trained. */
+/** What a reader is told who has picked a head that does what the task asks for, in the model as trained. */
 function praise({ answer, n_heads, head, scale, is_causal }, all, names) {
   const [heads, right, query, key] = answer ?? [];
-  if (n_heads !== heads || head !== right || scale !== "sqrt" || is_causal) return "";
-  const weight = weightText(all.weights[head][query * names.length + key]);
-  return `✓ Found: ‘${names[query]}’ gives ‘${names[key]}’ ${weight}.`;
+  if (n_heads !== heads || scale !== "sqrt" || is_causal) return "";
+  const row = all.weights[head].subarray(query * names.length, (query + 1) * names.length);
+  const pair = `‘${names[query]}’ gives ‘${names[key]}’`;
+  if (head === right) return `✓ Found: ${pair} ${weightText(row[key])}.`;
+  if (row.some((weight) => weight > row[key])) return "";
+  return `Head ${head} does it too: ${pair} ${weightText(row[key])}, the most of its row. One head gives it more.`;
 }
 
 function render({ model, el }) {

@@ -58,7 +58,7 @@ export function status(s) {
     said.push(
       weight >= STRICT
         ? `Nearly a strict lookup, which gives ${strict}: ${name} takes ${weightText(weight)} of the weight.`
-        : `Between a strict lookup (${strict}) and the mean of the values (${mean}): ${heaviest(s)}.`,
+        : `A strict lookup gives ${strict}, the mean of the values ${mean}. Here ${heaviest(s)}.`,
     );
   }
   const cosines = s.keys.map((key) => cosine(s.query, key));

@@ -205,7 +205,9 @@ def test_finding_the_head_is_noticed(site):
         explorer.locator(f".mha-head[data-head='{head}']").click()
         return found.inner_text()
 
-    assert pick(1) == ""
+    assert pick(2) == ""
+    also = "Head 1 does it too: ‘the (2)’ gives ‘mat’ 0.412, the most of its row. One head gives it"
+    assert pick(1) == f"{also} more."
     assert pick(8) == "✓ Found: ‘the (2)’ gives ‘mat’ 0.841."
     assert "entropy 1.33 of 3.00 bits" in explorer.locator(".mha-one .mha-title").inner_text()
     explorer.locator("[data-role=causal]").check()  # no longer the model as trained
