@@ -97,7 +97,8 @@ def test_stored_widgets_that_nothing_shows_are_dropped_and_ids_are_stable():
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones():
-    with pytest.raises(SystemExit, match="no notebook 99_none in book/; there are 02_one_head"):
+    known = "there are 01_lookup, 02_one_head"
+    with pytest.raises(SystemExit, match=f"no notebook 99_none in book/; {known}"):
         refresh.main(["99_none"])
 
 
