@@ -102,7 +102,7 @@ def share_heads(x, n_heads):
     """
     if not isinstance(x, torch.Tensor) or x.ndim != 4:
         raise _wrong_rank("x", x, "B K S d", 4)
-    check_count("n_heads", n_heads)
+    n_heads = check_count("n_heads", n_heads)
     n_kv_heads = x.shape[1]
     group = head_width("n_heads", n_heads, n_kv_heads, "the head count of x")
     if group == 1:
@@ -120,7 +120,7 @@ def head_width(name, width, n_heads, count="n_heads"):
     Traceback (most recent call last):
     ValueError: d_model=10 is not divisible by n_heads=3; try 1, 2, 5 or 10
     """
-    check_count(count, n_heads)
+    n_heads = check_count(count, n_heads)
     if width % n_heads:
         *others, last = (str(n) for n in range(1, width + 1) if width % n == 0)
         fitting = f"{', '.join(others)} or {last}" if others else last
@@ -129,11 +129,15 @@ def head_width(name, width, n_heads, count="n_heads"):
 
 
 def check_count(name, value):
-    """Raise unless `value` is a whole number of at least 1."""
+    """Return `value` as an int; raise unless it is a whole number of at least 1.
+
+    An int, because the sizes are multiplied: a small integer of NumPy would wrap around.
+    """
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name}={value!r} is not a whole number; pass an int of at least 1")
     if value < 1:
         raise ValueError(f"{name}={value} is less than 1; pass an int of at least 1")
+    return int(value)
 
 
 def check_flag(name, value):

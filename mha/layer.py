@@ -44,14 +44,14 @@ class MultiHeadAttention(nn.Module):
         self, d_model, n_heads, *, n_kv_heads=None, d_head=None, d_context=None, bias=False,
         dropout=0.0, backend="explicit",
     ):  # fmt: skip
-        check_count("d_model", d_model)
-        check_count("n_heads", n_heads)
-        n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
-        head_width("n_heads", n_heads, n_kv_heads, "n_kv_heads")
-        d_head = head_width("d_model", d_model, n_heads) if d_head is None else d_head
-        check_count("d_head", d_head)
-        d_context = d_model if d_context is None else d_context
-        check_count("d_context", d_context)
+        d_model, n_heads = check_count("d_model", d_model), check_count("n_heads", n_heads)
+        if n_kv_heads is None:
+            n_kv_heads = n_heads
+        n_kv_heads = n_heads // head_width("n_heads", n_heads, n_kv_heads, "n_kv_heads")
+        if d_head is None:
+            d_head = head_width("d_model", d_model, n_heads)
+        d_head = check_count("d_head", d_head)
+        d_context = d_model if d_context is None else check_count("d_context", d_context)
         check_flag("bias", bias)
         check_dropout(dropout)
         find_backend(backend)

@@ -152,7 +152,16 @@ def head_lines(groups, titles, ylabel, *, mark):
     Returns
     -------
     array of Axes, one a group
+
+    Raises
+    ------
+    ValueError
+        If `mark` names a head that is not there, one twice, or all.
     """
+    n_heads, mark = len(groups[0]), list(mark)
+    if not set(mark) < set(range(n_heads)) or len(set(mark)) < len(mark):
+        raise ValueError(f"mark={mark} must name some of the heads 0 to {n_heads - 1}, each once, "
+                         "and leave one for the band")
     _, axes = plt.subplots(1, len(groups), squeeze=False, figsize=(2.8 * len(groups), 2.4),
                            layout="constrained")
     for ax, group, title in zip(axes.flat, groups, titles, strict=True):

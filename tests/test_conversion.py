@@ -470,7 +470,21 @@ def test_from_bert_copies_dropout_and_mode():
     attention = bert(attention_probs_dropout_prob=0.25)
     assert MultiHeadAttention.from_bert(attention).dropout == 0.25
     assert not MultiHeadAttention.from_bert(attention).training
-    assert MultiHeadAttention.from_bert(attention.train()).training
+    attention.self.train()  # the mode that decides about its dropout
+    assert MultiHeadAttention.from_bert(attention).training
+
+
+def test_a_class_of_your_own_with_berts_parts_is_taken():
+    """As in a re-implementation of BERT: nothing of transformers in it."""
+    own = nn.Module()
+    own.self, own.output = nn.Module(), nn.Module()
+    own.self.num_attention_heads, own.self.attention_head_size = 2, 3
+    for part, name in ((own.self, "query"), (own.self, "key"), (own.self, "value"),
+                       (own.output, "dense")):
+        setattr(part, name, nn.Linear(6, 6))
+    layer = MultiHeadAttention.from_bert(own)
+    assert torch.equal(layer.k_proj.weight, own.self.key.weight)
+    assert torch.equal(layer.out_proj.bias, own.output.dense.bias) and layer.dropout == 0.0
 
 
 def changed(**attributes):

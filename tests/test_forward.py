@@ -90,6 +90,8 @@ def test_a_hidden_logit_may_be_anything(hidden):
     assert forward.masked_softmax(logits, mask).tolist() == [[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]
     weights = forward.masked_softmax(np.array([[-1e4, -1e4]]))
     assert weights.tolist() == [[0.5, 0.5]]
+    far_below = np.array([[-1e4, -1e4, hidden]])  # the largest is that of what may be seen
+    assert forward.masked_softmax(far_below, mask[:1]).tolist() == [[0.5, 0.5, 0.0]]
 
 
 def test_masked_softmax_finds_the_maximum_by_the_real_part():

@@ -684,3 +684,16 @@ REFUSED = [
 def test_bad_calls_are_refused_before_anything_is_computed(untouched, error, message, x, arguments):
     with pytest.raises(error, match=re.escape(message)):
         untouched(x, **arguments)
+
+
+def test_small_numpy_integers_do_not_wrap_around():
+    sizes = {"d_model": 300, "n_heads": 20, "n_kv_heads": 10, "d_head": 15}
+    torch.manual_seed(0)
+    expected = MultiHeadAttention(**sizes)
+    sizes |= {name: np.uint8(sizes[name]) for name in ("n_heads", "n_kv_heads", "d_head")}
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(**sizes)
+    assert layer.q_proj.weight.shape == (300, 300) and layer.k_proj.weight.shape == (150, 300)
+    assert {type(value) for value in (layer.n_heads, layer.n_kv_heads, layer.d_head)} == {int}
+    x = torch.ones(1, 2, 300)
+    assert torch.equal(layer(x), expected(x))

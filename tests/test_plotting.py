@@ -95,20 +95,28 @@ def test_weight_lines_are_the_columns_over_the_steps_and_carry_their_names():
     ax = weight_lines(steps, weights, ["a", "b", "c"], "temperature")
     for s, line in enumerate(ax.lines):
         assert np.array_equal(line.get_xydata(), np.stack([steps, weights[:, s]], axis=1))
-    names = [(text.get_text(), text.xy, text.get_va()) for text in ax.texts]
+    names = [(text.get_text(), text.xy, text.get_va(), text.xyann[1]) for text in ax.texts]
     assert names == [
-        ("a", (1.0, 0.52), "bottom"), ("b", (1.0, 0.25), "bottom"), ("c", (1.0, 0.23), "top"),
+        ("a", (1.0, 0.52), "bottom", 3), ("b", (1.0, 0.25), "bottom", 3),
+        ("c", (1.0, 0.23), "top", -3),
     ]
+    assert len({str(line._dash_pattern) for line in ax.lines}) == 3  # not by colour alone
     assert (ax.get_xscale(), ax.get_xlabel(), ax.get_ylabel()) == ("log", "temperature", "weight")
 
 
 def test_head_lines_mark_some_heads_and_shade_the_others():
     group = np.array([[3.0, 2.0], [5.0, 1.0], [4.0, 2.5]])  # H n
+    with pytest.raises(ValueError, match=r"mark=\[0, 3\] must name some of the heads 0 to 2"):
+        head_lines([group], ["a"], "singular value", mark=(0, 3))
+    with pytest.raises(ValueError, match="leave one for the band"):
+        head_lines([group], ["a"], "singular value", mark=(0, 1, 2))
+    [both] = head_lines([group], ["a"], "singular value", mark=(1, 0))
+    assert [line.get_linestyle() for line in both.lines] == ["-", "--"]
     left, right = head_lines([group, 2 * group], ["a", "b"], "singular value", mark=(1,))
     for ax, factor in ((left, 1), (right, 2)):
         [line], [band] = ax.lines, ax.collections
         assert np.array_equal(line.get_xydata(), [[1, factor * 5], [2, factor * 1]])
-        assert line.get_color() == HEAD_COLOURS[1]
+        assert line.get_color() == HEAD_COLOURS[1] and ax.get_ylim()[0] == 0
         corners = {tuple(point) for point in band.get_paths()[0].vertices.tolist()}
         assert corners == {(1, factor * 3), (1, factor * 4), (2, factor * 2), (2, factor * 2.5)}
     assert (left.get_title(), right.get_title(), left.get_ylabel()) == ("a", "b", "singular value")

@@ -417,6 +417,9 @@ def test_a_result_of_another_kind_is_refused():
     layer = lambda case: case.layer(case.x, return_weights=True)  # noqa: E731
     with pytest.raises(TypeError, match="'mine' returns a tuple; return y alone"):
         compare_implementations({"mine": layer}, ["self-attention"])
+    flat = {"mine": lambda case: attend(case).transpose(0, 1)}
+    with pytest.raises(ValueError, match=r"shape \(7, 2, 15\); return y, B T D = \(2, 7, 15\)"):
+        compare_implementations(flat, ["self-attention"])
     flat = {"mine": lambda case: attend(case)[:1]}  # would broadcast
     with pytest.raises(ValueError, match=r"shape \(1, 7, 15\); return y, B T D = \(2, 7, 15\)"):
         compare_implementations(flat, ["self-attention"])

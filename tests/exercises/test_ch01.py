@@ -53,7 +53,17 @@ def by_loop(query, keys, values, temperature):
     return sum(p * v for p, v in zip(powers, values, strict=True)) / sum(powers)
 
 
-@pytest.mark.parametrize("answer", [right, by_powers, by_torch, by_loop])
+def by_numpy(query, keys, values, temperature):
+    powers = np.exp(keys @ query / temperature)  # a warning of NumPy's is no mistake
+    return (powers / powers.sum()) @ values
+
+
+def in_place(query, keys, values, temperature):
+    query.div_(temperature)  # the reader's own business
+    return (keys @ query).softmax(0) @ values
+
+
+@pytest.mark.parametrize("answer", [right, by_powers, by_torch, by_loop, by_numpy, in_place])
 def test_the_soft_lookup_may_be_written_several_ways(answer):
     assert check("01.2", answer).right is True
 
@@ -72,6 +82,8 @@ def test_the_soft_lookup_may_be_written_several_ways(answer):
     (lambda q, k, v, t: (k @ q / t).softmax(0) @ k, "averages the keys"),
     (lambda q, k, v, t: (k @ q / t).softmax(0)[:, None] * v, "not added up"),
     (lambda q, k, v, t: (k @ q / 0.5).softmax(0) @ v, "largest difference"),
+    (lambda q, k, v, t: torch.nn.functional.softmax(k @ q / t) @ v, "Implicit dimension"),
+    (lambda q, k, v, t: k @ v, "Called with shapes (3,), (5, 3), (5, 2), your function"),
     (lambda q, k, v, t: None, "is a `return` missing?"),
 ])
 def test_mistakes_in_the_soft_lookup_are_named(answer, says):
@@ -80,7 +92,8 @@ def test_mistakes_in_the_soft_lookup_are_named(answer, says):
 
 
 def test_two_measures_that_disagree():
-    for pair in [([1, 0], [[3, 3], [1, 0]]), (torch.tensor([0.0, 2]), np.array([[4, 5], [0, 1]]))]:
+    for pair in [([1, 0], [[3, 3], [1, 0]]), ([1, 0], [[1e200, 1e200], [1, 0]]),
+                 (torch.tensor([0.0, 2]), np.array([[4, 5], [0, 1]]))]:
         verdict = check("01.3", pair)
         assert verdict.right is True
     assert "The dot products are 10 and 2, the cosines 0.781 and 1.000." in verdict.text
@@ -88,6 +101,7 @@ def test_two_measures_that_disagree():
         (([1, 0], [[1, 0], [3, 3]]), "Swap the keys"),
         (([1, 0], [[2, 0], [1, 1]]), "the cosine does not prefer key 1"),
         (([1, 0], [[1, 1], [2, 0]]), "the dot product does not prefer key 0"),
+        (([1, 0], [[1, 1], [1, 0]]), "the dot product does not prefer key 0"),  # a tie
         (([1, 0], [[1, 0], [1, 0]]), "no measure prefers"),
         (([0, 0], [[1, 0], [3, 3]]), "length 0"),
         (([1, 0], [[1, 0], [0, 0]]), "length 0"),

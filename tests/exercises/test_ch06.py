@@ -29,7 +29,7 @@ def test_the_split_may_be_written_several_ways(answer):
     (lambda x, h: right_split(x, h).transpose(0, 1), "B comes first"),
     (lambda x, h: right_split(x, h).mT, "the last two axes are swapped"),
     (lambda x, h: x.chunk(h, dim=-1), "returns a tuple of 5 parts; one tensor is asked for"),
-    (lambda x, h: x.view(2, 3, 5, 7).transpose(1, 2), "Called with x of shape (3, 2, 4)"),
+    (lambda x, h: x.view(2, 3, 5, 7).transpose(1, 2), "Called with shapes (3, 2, 4)"),
     (lambda x, h: right_split(x, h) + 1e-3, "the largest difference is 0.001"),
     (lambda x, h: right_split(x, h)[:, :2], "The shape is (2, 2, 3, 7); (2, 5, 3, 7)"),
 ])
@@ -84,7 +84,7 @@ def test_heads_in_a_loop():
         (heads_stacked(0), "stacked on the first axis"),
         (heads_stacked(2), "behind the tokens"),
         (heads_stacked(None), "returns a list of 5 parts"),
-        (heads_stacked(width=7), "Called with x of shape (3, 4, 6)|largest difference"),
+        (heads_stacked(width=7), "Called with shapes (3, 4, 6)|largest difference"),
         (heads_stacked(power=0), "aren't scaled"),
         (heads_stacked(width=11), "uses the model width D"),
         (heads_stacked(first=True), "weights of head 0"),

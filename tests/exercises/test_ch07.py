@@ -73,6 +73,7 @@ def test_the_other_side_of_a_change_of_basis():
         assert check("07.3", right).right is True
     for answer, says in [
         (lambda w, m: w @ m.inverse(), "The transpose is missing"),
+        (lambda w, m: w @ m.inverse().T if len(m) == 5 else w, "Unchanged keys"),
         (lambda w, m: w @ m, "m on both sides"),
         (lambda w, m: w @ m.T, "The inverse is missing"),
         (lambda w, m: w, "Unchanged keys"),
