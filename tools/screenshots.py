@@ -20,6 +20,7 @@ from visits import HOW_TO_GET_ONE, HTML, find_browser, toc_pages  # noqa: E402
 
 WIDTHS = {1280: 900, 390: 844}
 THEMES = ("light", "dark")
+PART = 4000  # CSS pixels; a picture of more than about 16,000 is blank at its end
 TARGET = ROOT / "_build/screenshots"
 
 
@@ -27,10 +28,10 @@ def main(pages: list[str]) -> None:
     """Write the pictures of `pages` (all when empty) and say where they are."""
     if not HTML.is_dir():
         raise SystemExit("there is no _build/html yet; run `make book` first")
-    path = find_browser() or sys.exit(HOW_TO_GET_ONE)
+    program = find_browser() or sys.exit(HOW_TO_GET_ONE)
     TARGET.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         for width, height in WIDTHS.items():
             for theme in THEMES:
                 context = browser.new_context(
@@ -43,8 +44,12 @@ def main(pages: list[str]) -> None:
                     tab.goto((HTML / f"{page}.html").as_uri())
                     tab.evaluate("() => window.MathJax?.startup?.promise")
                     tab.wait_for_timeout(400)
-                    name = f"{page.replace('/', '-')}-{width}-{theme}.png"
-                    tab.screenshot(path=str(TARGET / name), full_page=True)
+                    name = f"{page.replace('/', '-')}-{width}-{theme}"
+                    whole = tab.evaluate("() => document.documentElement.scrollHeight")
+                    for part, top in enumerate(range(0, whole, PART)):
+                        clip = {"x": 0, "y": top, "width": width, "height": min(PART, whole - top)}
+                        path = str(TARGET / f"{name}-{part}.png")
+                        tab.screenshot(path=path, full_page=True, clip=clip)
                 context.close()
         tab = browser.new_page(viewport={"width": 1280, "height": 900})
         tab.goto((HTML / "book/index.html").as_uri())

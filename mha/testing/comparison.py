@@ -20,12 +20,12 @@ STYLE = """<style>
 .mha-agreement tr :is(th, td) {padding: .25rem .5rem .25rem 0; border-bottom: 1px solid #8886;
   text-align: left; vertical-align: top; font-size: inherit}
 .mha-agreement thead :is(th, td) {vertical-align: bottom}
-.mha-agreement tbody td {white-space: nowrap}
+.mha-agreement tr td {white-space: nowrap}
 .mha-agreement p {margin: 0}
 @media (max-width: 600px) {
   .mha-agreement thead th {writing-mode: vertical-rl; transform: rotate(180deg)}
   .mha-agreement tr :is(th, td) {padding-right: .25rem}
-  .mha-agreement tr td {font-size: .78rem}
+  .mha-agreement tr td {font-size: .78rem; white-space: normal}
   .mha-agreement sup {font-size: .68em}
 }
 </style>"""
