@@ -25,6 +25,7 @@ from mha.testing import (
     build_case,
     compare_implementations,
 )
+from mha.testing.comparison import _oracle, _slopes_oracle
 
 BERT = "transformers' BERT"
 OTHERS = [name for name in IMPLEMENTATIONS if name != "NumPy loops"]
@@ -113,7 +114,10 @@ def test_a_case_is_what_its_setting_says(setting):
     assert case.context.shape == (2, n_keys, layer.d_context)
     assert (case.context is case.x) == ("n_keys" not in options)
     assert case.is_causal == options.get("is_causal", False)
-    assert case.mask is options.get("mask")
+    if case.mask is None:
+        assert "mask" not in options
+    else:
+        assert torch.equal(case.mask, options["mask"]) and case.mask is not options["mask"]
     tensors = case.differentiable()
     assert len(tensors) == (1 if case.context is case.x else 2) + len(list(layer.parameters()))
     assert all(t.dtype == torch.float64 and t.requires_grad for t in tensors)
@@ -441,3 +445,13 @@ def test_a_layer_of_ones_own_makes_a_case():
     x = torch.ones(1, 3, 6, dtype=torch.float64)
     case = Case(layer, x, x, None, True)
     assert_close(IMPLEMENTATIONS["NumPy arrays"](case), layer(x, is_causal=True))
+
+
+def test_who_writes_into_a_mask_changes_neither_the_oracle_nor_later_runs():
+    def inverts_in_place(case):
+        return case.layer(case.x, case.context, mask=case.mask.logical_not_())
+
+    _oracle.cache_clear()
+    _slopes_oracle.cache_clear()
+    assert not compare_implementations({"bad": inverts_in_place}, ["window"]).holds(0.1)
+    assert compare_implementations(["explicit", "loop"], ["window"]).holds(1e-12)

@@ -6,7 +6,7 @@ from mha.exercises.frame import call, compare
 from mha.heads import merge_heads
 
 W_O = torch.tensor([[1, 0, 3], [2, 1, 0], [5, 2, 1], [1, 0, 2]]).double()  # (H d) D = 4 3
-Z_0, Z_1 = torch.tensor([2.0, 1]).double(), torch.tensor([0.0, 4]).double()  # d each
+Z_0, Z_1 = torch.tensor([2.0, 1]).double(), torch.tensor([1.0, 4]).double()  # d each
 
 
 def contribution(answer):
@@ -18,7 +18,7 @@ def contribution(answer):
         "Those are the first two rows of W_O: head 1 owns the last two.": Z_1 @ W_O[:2],
         "That is head 0's row with head 1's rows of W_O.": Z_0 @ W_O[2:],
         "Head 1 owns the last two rows, not every second one.": Z_1 @ W_O[1::2],
-        "The rows are taken in the reverse order: 0 belongs to the third row, 4 to the fourth.":
+        "The rows are taken in the reverse order: 1 belongs to the third row, 4 to the fourth.":
             Z_1.flip(0) @ W_O[2:],
         "That adds up head 1's rows of W_O without weighing them.": W_O[2:].sum(0),
     }

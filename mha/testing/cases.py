@@ -97,6 +97,7 @@ def build_case(setting):
     x = context = draw(B, T, layer.d_model, seed=20).requires_grad_()
     if n_keys is not None:
         context = draw(B, n_keys, layer.d_context, seed=21).requires_grad_()
+    mask = None if mask is None else mask.clone()  # whoever gets the case may write into it
     return Case(layer, x, context, mask, is_causal)
 
 

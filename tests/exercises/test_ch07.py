@@ -7,20 +7,21 @@ import torch
 from mha.exercises import check
 
 
-@pytest.mark.parametrize("answer", [[4, 0, 8], (4.0, 0, 8), np.array([4, 0, 8])])
+@pytest.mark.parametrize("answer", [[9, 2, 9], (9.0, 2, 9), np.array([9, 2, 9])])
 def test_the_contribution_by_hand(answer):
     assert check("07.1", answer).right is True
 
 
 @pytest.mark.parametrize(("answer", "says"), [
-    ([8, 1, 14], "the whole output"),
+    ([13, 3, 15], "the whole output"),
     ([4, 1, 6], "heads count from 0"),
-    ([8, 4, 0], "head 1 owns the last two"),
+    ([9, 4, 3], "Those are the first two rows"),
     ([11, 4, 4], "head 0's row with head 1's rows"),
-    ([20, 8, 4], "reverse order"),
+    ([21, 8, 6], "reverse order"),
+    ([6, 1, 8], "not every second one"),
     ([6, 2, 3], "without weighing them"),
-    ([4, 0, 8, 0], "The shape is (4,)"),
-    ([4, 0, 7], "the largest difference is 1"),
+    ([9, 2, 9, 0], "The shape is (4,)"),
+    ([9, 2, 8], "the largest difference is 1"),
 ])
 def test_wrong_contributions_are_named(answer, says):
     verdict = check("07.1", answer)
