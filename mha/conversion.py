@@ -142,12 +142,23 @@ def fill(module, tensors):
 
 def check_linear(name, projection):
     """Raise unless x Wᵀ + b, with float weights, is all that a projection computes."""
-    plain = isinstance(projection, nn.Linear) and type(projection).forward is nn.Linear.forward
-    if not plain or not projection.weight.is_floating_point():
+    if not is_plain(projection, nn.Linear) or not projection.weight.is_floating_point():
         raise TypeError(
-            f"{name} is a {type(projection).__name__}, no plain nn.Linear of floats; merge its "
-            "adapter or dequantise it first, so that weight and bias are all there is to copy"
+            f"{name} is a {type(projection).__name__}, no plain nn.Linear of floats without hooks; "
+            "merge its adapter, make its pruning or weight norm permanent or dequantise it first, "
+            "so that weight and bias are all there is to copy"
         )
+
+
+def is_plain(module, kind):
+    """Whether the module computes what `kind` does: no other forward, no hook that changes it."""
+    return (
+        isinstance(module, kind)
+        and type(module).forward is kind.forward
+        and "forward" not in vars(module)
+        and not module._forward_hooks
+        and not module._forward_pre_hooks
+    )
 
 
 def _check_torch(module):
@@ -156,10 +167,10 @@ def _check_torch(module):
             f"module is a {type(module).__name__}; pass an nn.MultiheadAttention, such as the "
             "self_attn of an nn.TransformerEncoderLayer (for BERT there is from_bert)"
         )
-    if type(module).forward is not nn.MultiheadAttention.forward:
+    if not is_plain(module, nn.MultiheadAttention):
         raise TypeError(
-            f"module is a {type(module).__name__} with a forward of its own; if that computes the "
-            "same, load its weights into an nn.MultiheadAttention and pass this"
+            f"module is a {type(module).__name__} with a forward of its own or hooks; if that "
+            "computes the same, load its weights into an nn.MultiheadAttention and pass this"
         )
     if module.bias_k is not None or module.bias_v is not None or module.add_zero_attn:
         option = "add_zero_attn" if module.add_zero_attn else "add_bias_kv"
@@ -181,9 +192,12 @@ def _check_bert(inner):
     more = sorted(set(more) - known)
     position = getattr(inner, "position_embedding_type", None) or "absolute"
     scaling = getattr(inner, "scaling", d_head**-0.5)
-    origin = kind.__module__.split(".")
-    if origin[0] == "transformers" and not set(LIKE_BERT) & set(origin):
+    known_kinds = [one for one in kind.__mro__ if one.__module__.startswith("transformers.")]
+    origin = known_kinds[0] if known_kinds else kind  # what a subclass of your own builds on
+    if known_kinds and not set(LIKE_BERT) & set(origin.__module__.split(".")):
         problem = f"is a {kind.__name__}, whose function may be another"
+    elif not is_plain(inner, origin):
+        problem = f"is a {kind.__name__} with a forward of its own or hooks"
     elif position != "absolute":
         problem = f"has position_embedding_type={position!r}, which changes the scores"
     elif more:

@@ -5,7 +5,7 @@ from torch import nn
 
 from mha.attention import check_dropout
 from mha.backends import find_backend
-from mha.conversion import fill, read_bert, read_torch, write_torch
+from mha.conversion import fill, is_plain, read_bert, read_torch, write_torch
 from mha.heads import check_count, check_flag, head_width, merge_heads, share_heads, split_heads
 from mha.masks import check_mask
 
@@ -134,6 +134,11 @@ class MultiHeadAttention(nn.Module):
         >>> MultiHeadAttention(6, 1, d_head=2).to_torch().num_heads
         3
         """
+        if not is_plain(self, MultiHeadAttention):
+            raise TypeError(
+                f"layer is a {type(self).__name__} with a forward of its own or hooks, which "
+                "nn.MultiheadAttention has no place for; load its weights into a MultiHeadAttention"
+            )
         return write_torch(self)
 
     @classmethod

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 from torch.testing import assert_close
 
 from mha import (
@@ -199,8 +200,8 @@ NOT_TORCHS = [
     (lambda: nn.MultiheadAttention, TypeError, "module is a type"),
     (lambda: MultiHeadAttention(6, 2), TypeError, "module is a MultiHeadAttention; pass an nn."),
     (lambda: nn.TransformerEncoderLayer(6, 2), TypeError, "module is a TransformerEncoderLayer"),
-    (lambda: Loud(6, 2), TypeError, "module is a Loud with a forward of its own; if that computes "
-     "the same, load its weights into an nn.MultiheadAttention"),
+    (lambda: Loud(6, 2), TypeError, "module is a Loud with a forward of its own or hooks; if that "
+     "computes the same, load its weights into an nn.MultiheadAttention"),
     (lambda: QUANTISABLE(6, 2), TypeError, "module is a MultiheadAttention with a forward of its"),
     (lambda: nn.MultiheadAttention(6, 2, add_bias_kv=True), ValueError, "module has "
      "add_bias_kv=True, a key and a value that belong to no token; MultiHeadAttention has none: "
@@ -358,7 +359,7 @@ class Adapted(nn.Linear):
 def test_to_torch_refuses_projections_that_are_no_linear(name, kind):
     layer = MultiHeadAttention(6, 2)
     setattr(layer, name, Adapted(6, 6) if kind is Adapted else kind(nn.Linear(6, 6)))
-    message = f"{name} is a {kind.__name__}, no plain nn.Linear of floats; merge its adapter or"
+    message = f"{name} is a {kind.__name__}, no plain nn.Linear of floats without hooks; "
     with pytest.raises(TypeError, match=f"^{re.escape(message)}"):
         layer.to_torch()
 
@@ -638,3 +639,74 @@ def test_a_subclass_converts_to_itself():
 
     assert type(Own.from_torch(torchs())) is Own
     assert type(Own.from_bert(bert())) is Own
+
+
+# what computes more than its weights say
+
+
+def doubled(module):
+    """A hook: the module's output twice."""
+    module.register_forward_hook(lambda module, inputs, output: output * 2)
+
+
+def asked_first(module):
+    module.register_forward_pre_hook(lambda module, inputs: None)
+
+
+def patched(module):
+    own = module.forward
+    module.forward = lambda *inputs, **options: own(*inputs, **options)
+
+
+@pytest.mark.parametrize("change", [doubled, asked_first, patched])
+def test_hooks_and_patches_are_refused_in_every_direction(change):
+    layer = MultiHeadAttention(6, 2)
+    change(layer.v_proj)
+    with pytest.raises(TypeError, match=r"^v_proj is a Linear, no plain nn\.Linear of floats"):
+        layer.to_torch()
+    layer = MultiHeadAttention(6, 2)
+    change(layer)
+    with pytest.raises(TypeError, match=r"^layer is a MultiHeadAttention with a forward of its"):
+        layer.to_torch()
+    module = nn.MultiheadAttention(6, 2)
+    change(module)
+    with pytest.raises(TypeError, match=r"^module is a MultiheadAttention with a forward of its"):
+        MultiHeadAttention.from_torch(module)
+    attention = bert()
+    change(attention.self.value)
+    with pytest.raises(TypeError, match=r"^self\.value is a Linear, no plain nn\.Linear"):
+        MultiHeadAttention.from_bert(attention)
+    attention = bert()
+    change(attention.self)
+    with pytest.raises(ValueError, match="BertSelfAttention with a forward of its own or hooks"):
+        MultiHeadAttention.from_bert(attention)
+
+
+def test_a_subclass_with_a_forward_of_its_own_is_no_layer_to_copy():
+    class Louder(MultiHeadAttention):
+        def forward(self, *inputs, **options):
+            return 2 * super().forward(*inputs, **options)
+
+    with pytest.raises(TypeError, match=r"^layer is a Louder with a forward of its own or hooks"):
+        Louder(6, 2).to_torch()
+    attention = bert()
+    base = type(attention.self)
+
+    class LouderBert(base):
+        def forward(self, *inputs, **options):
+            z, weights = super().forward(*inputs, **options)
+            return 2 * z, weights
+
+    attention.self.__class__ = LouderBert
+    with pytest.raises(ValueError, match="is a LouderBert with a forward of its own or hooks"):
+        MultiHeadAttention.from_bert(attention)
+
+
+def test_pruned_and_weight_normed_projections_are_refused_until_made_permanent():
+    layer = MultiHeadAttention(6, 2)
+    prune.l1_unstructured(layer.k_proj, "weight", amount=0.5)
+    with pytest.raises(TypeError, match=r"^k_proj is a Linear, .* make its pruning or weight norm"):
+        layer.to_torch()
+    prune.remove(layer.k_proj, "weight")
+    x = torch.ones(1, 3, 6)
+    assert_close(layer.to_torch()(x, x, x)[0], layer(x))
