@@ -7,6 +7,7 @@ The modules follow the data: x → project → split → scores → scale → ma
 from mha import bert
 from mha.attention import attention_scores, masked_softmax, scaled_dot_product_attention
 from mha.conventions import from_additive, to_additive, to_torch_mha
+from mha.gradients import softmax_jacobian
 from mha.heads import merge_heads, share_heads, split_heads
 from mha.layer import MultiHeadAttention
 from mha.masks import causal_mask, combine_masks, padding_mask, window_mask
@@ -23,6 +24,7 @@ __all__ = [
     "padding_mask",
     "scaled_dot_product_attention",
     "share_heads",
+    "softmax_jacobian",
     "split_heads",
     "to_additive",
     "to_torch_mha",

@@ -14,7 +14,7 @@ PACKAGE = Path(mha.__file__).parent
 # Along the data: a module may import from its own level and from those before it.
 LEVELS = [
     {"heads", "masks", "conventions"},
-    {"attention"},
+    {"attention", "gradients"},
     {"backends", "conversion"},
     {"layer"},
     {"cache", "pruning", "block", "bert"},
@@ -120,6 +120,8 @@ def test_the_package_is_read():
         {"attention", "backends", "conversion", "heads", "masks"},
         {"torch"},
     )
+    assert GRAPH["gradients"] == (set(), {"torch"})
+    assert GRAPH["reference.backward"] == ({"reference.forward"}, {"math", "numpy", "typing"})
     assert GRAPH["conversion"] == ({"heads"}, {"math", "torch"})
     assert GRAPH["reference.loops"] == (set(), {"math", "numpy"})
 
