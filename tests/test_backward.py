@@ -5,23 +5,17 @@ step and the central differences ask the NumPy forward pass alone.
 """
 
 import inspect
-import math
 
 import numpy as np
 import pytest
 import torch
+from numpy_layers import D_CONTEXT, D_HEAD, D_MODEL, B, H, S, T, arrays, draw, masks
 
-from mha import MultiHeadAttention, window_mask
+from mha import MultiHeadAttention
 from mha.reference import backward, forward
 
-B, T, S, H, D_HEAD = 2, 3, 5, 7, 11
-D_MODEL, D_CONTEXT = 17, 13
 to_rounding = {"atol": 1e-12, "rtol": 1e-12}
 LETTERS = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "out_proj"}
-
-
-def draw(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape)
 
 
 # stages
@@ -136,40 +130,6 @@ def test_every_stage_has_a_backward_pass():
 
 
 # the layer
-
-
-def masks(n_queries, n_keys, n_heads):
-    """Return every kind of mask: (mask, is_causal)."""
-    per_head = draw(B, n_heads, n_queries, n_keys, seed=20) > 0
-    per_head[:, :, 1] = False
-    per_head[1, 2] = False
-    return {
-        "none": (None, False),
-        "T S": (draw(n_queries, n_keys, seed=21) > 0, False),
-        "B 1 1 S": (np.arange(n_keys) < np.array([1, n_keys])[:, None, None, None], False),
-        "1 H 1 1": (np.arange(n_heads)[None, :, None, None] % 2 > 0, False),
-        "B H T S, rows without keys": (per_head, False),
-        "causal": (None, True),
-        "causal and window": (window_mask(n_queries, n_keys, before=1, after=2).numpy(), True),
-        "causal, rows without keys": (per_head, True),
-        "nothing": (np.zeros((n_queries, n_keys), dtype=bool), False),
-    }
-
-
-def arrays(*, n_queries=T, n_keys=S, n_heads=H, n_kv_heads=H, d_head=D_HEAD, d_model=D_MODEL,
-           d_context=D_CONTEXT, gated=None):  # fmt: skip
-    """Draw x, context, matrices [in, out], biases and a gate."""
-    width, kv_width = n_heads * d_head, n_kv_heads * d_head
-    shapes = {
-        "x": (B, n_queries, d_model), "context": (B, n_keys, d_context),
-        "w_q": (d_model, width), "w_k": (d_context, kv_width), "w_v": (d_context, kv_width),
-        "w_o": (width, d_model), "b_q": (width,), "b_k": (kv_width,), "b_v": (kv_width,),
-        "b_o": (d_model,),
-    }  # fmt: skip
-    if gated:
-        shapes["head_gate"] = (n_heads,) if gated == "H" else (B, n_heads)
-    named = {name: draw(*shape, seed=seed) for seed, (name, shape) in enumerate(shapes.items())}
-    return {n: a / math.sqrt(len(a)) if n[0] == "w" else a for n, a in named.items()}
 
 
 def by_hand(named, upstream, **options):

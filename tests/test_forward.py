@@ -11,20 +11,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy_layers import D_HEAD, D_MODEL, B, H, S, T, arrays, draw, masks
 from torch.testing import assert_close
 
 import mha
-from mha import MultiHeadAttention, window_mask
+from mha import MultiHeadAttention
 from mha.reference import forward, loops
 
-B, T, S, H, D_HEAD = 2, 3, 5, 7, 11
-D_MODEL, D_CONTEXT = 17, 13
 exactly = {"atol": 1e-12, "rtol": 0}
 to_rounding = {"atol": 1e-12, "rtol": 1e-12}
-
-
-def draw(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape)
 
 
 # stages
@@ -141,42 +136,6 @@ def test_one_head_is_the_loops():
 
 
 # the layer
-
-
-def arrays(*, n_queries=T, n_keys=S, n_heads=H, n_kv_heads=H, d_context=D_CONTEXT, bias=True):
-    """Draw x, context, matrices [in, out] and biases."""
-    width, kv_width = n_heads * D_HEAD, n_kv_heads * D_HEAD
-    shapes = {
-        "w_q": (D_MODEL, width), "w_k": (d_context, kv_width), "w_v": (d_context, kv_width),
-        "w_o": (width, D_MODEL),
-    }  # fmt: skip
-    named = {
-        "x": draw(B, n_queries, D_MODEL, seed=1),
-        "context": draw(B, n_keys, d_context, seed=2),
-    }
-    for seed, (name, shape) in enumerate(shapes.items(), 3):
-        named[name] = draw(*shape, seed=seed) / math.sqrt(shape[0])
-        if bias:
-            named[name.replace("w", "b")] = draw(shape[1], seed=10 + seed)
-    return named
-
-
-def masks(n_queries, n_keys, n_heads):
-    """Return every kind of mask: (mask, is_causal)."""
-    per_head = draw(B, n_heads, n_queries, n_keys, seed=20) > 0
-    per_head[:, :, 1] = False
-    per_head[1, 2] = False
-    return {
-        "none": (None, False),
-        "T S": (draw(n_queries, n_keys, seed=21) > 0, False),
-        "B 1 1 S": (np.arange(n_keys) < np.array([1, n_keys])[:, None, None, None], False),
-        "1 H 1 1": (np.arange(n_heads)[None, :, None, None] % 2 > 0, False),
-        "B H T S, rows without keys": (per_head, False),
-        "causal": (None, True),
-        "causal and window": (window_mask(n_queries, n_keys, before=1, after=2).numpy(), True),
-        "causal, rows without keys": (per_head, True),
-        "nothing": (np.zeros((n_queries, n_keys), dtype=bool), False),
-    }
 
 
 @pytest.mark.parametrize("kind", masks(2, 2, 3))

@@ -140,15 +140,15 @@ def test_without_a_bias_no_head_leaves_nothing(layer, z):
 
 def test_the_state_can_be_read_and_set(layer, z):
     widget = mixer(layer, z)
-    assert (widget.token, widget.feature, widget.off) == (0, 0, [])
+    assert (widget.token, widget.feature, widget.off) == (0, 0, ())
     widget.token, widget.feature = np.int64(4), torch.tensor(10)
     assert (widget.token, widget.feature) == (4, 10) and type(widget.token) is int
     for given in ((2, 0, 2), {0, 2}, np.array([2, 0]), torch.tensor([0, 2]), [np.int64(2), 0]):
         widget.off = []
         widget.off = given
-        assert widget.off == [0, 2] and {type(head) for head in widget.off} == {int}
+        assert widget.off == (0, 2) and {type(head) for head in widget.off} == {int}
     widget.set_state({"off": [1], "token": 3})
-    assert (widget.off, widget.token) == ([1], 3)
+    assert (widget.off, widget.token) == ((1,), 3)
     assert widget.tokens == ("w0", "w1", "w2", "w3", "w4")
 
 
@@ -209,7 +209,7 @@ def build(tokens=("a", "b"), z=((1, 2, 3),) * 2, w_o=((1, 2),) * 3, b_o=(1, 2), 
         ({"w_o": np.full((3, 2), 7e4)}, ValueError, "w_o holds 70000.0, and a widget stores"),
         ({"w_o": [[1, 1j]] * 3}, TypeError, "w_o is not made of real numbers"),
         ({"b_o": [1]}, ValueError, "b_o has shape (1,), but w_o has 2 columns; give (2,), or None"),
-        ({"b_o": [1, np.inf]}, ValueError, "b_o holds inf, and a widget stores float32 (finite"),
+        ({"b_o": [1, np.inf]}, ValueError, "b_o holds inf, and a widget stores float16 (finite"),
         ({"b_o": "b"}, TypeError, "b_o is not made of real numbers; give D numbers"),
         (
             {"n_heads": 2},
@@ -235,9 +235,9 @@ def test_what_is_stored_is_little_endian_and_small(layer, z):
     assert stored["tokens"] == words()
     assert stored["z"] == z.numpy().astype("<f2").tobytes()
     assert stored["w_o"] == weight[:, :4].astype("<f2").tobytes()
-    assert stored["b_o"] == bias[:4].astype("<f4").tobytes()
+    assert stored["b_o"] == bias[:4].astype("<f2").tobytes()
     assert (state["n_heads"], state["n_features"], state["d_model"]) == (H, 4, D_MODEL)
-    gram = np.frombuffer(stored["gram"], "<f4").reshape(T, H + 1, H + 1)
+    gram = np.frombuffer(stored["gram"], "<f8").reshape(T, H + 1, H + 1)
     blocks = weight.reshape(H, D_HEAD, D_MODEL)
     for t, h, g in itertools.product(range(T), range(H), range(H)):
         one, other = (z[t].reshape(H, D_HEAD)[i].numpy() @ blocks[i] for i in (h, g))
@@ -257,7 +257,7 @@ def test_tensors_of_any_type_and_in_a_graph_are_taken(layer, z):
 
 def test_the_text_and_the_output_are_as_every_widgets(layer, z):
     widget = mixer(layer, z, token=2, feature=3, off=[1, 0])
-    assert repr(widget) == "OutputMixer(token=2, feature=3, off=[0, 1])"
+    assert repr(widget) == "OutputMixer(token=2, feature=3, off=(0, 1))"
     data, _ = widget._repr_mimebundle_()
     assert set(data) == {VIEW, "image/png", "text/plain"}
     assert base64.b64decode(data["image/png"]) == widget.picture()
@@ -300,3 +300,18 @@ def test_every_rule_of_the_style_sheet_keeps_to_the_widget():
 def test_the_colours_of_heads_are_those_of_the_figures():
     script = Path(base.STATIC / "head_colours.js").read_text("utf-8")
     assert tuple(re.findall(r'"(#[0-9A-F]{6})"', script)) == HEAD_COLOURS
+
+
+def test_contributions_that_cancel_leave_their_true_length():
+    widget = OutputMixer(["a"], [[1000, -1000]], [[1, 2, 3], [1.0009765625, 2, 3]], n_heads=2)
+    assert widget.length() == pytest.approx(1000 * 0.0009765625, abs=1e-6)
+    assert widget.cosine() == pytest.approx(1, abs=1e-6)
+
+
+def test_a_page_does_not_set_what_only_python_sets(layer, z):
+    widget = mixer(layer, z)
+    before = widget.get_state()
+    widget.set_state({"n_heads": 1, "d_model": 2, "n_features": 1, "_data": {}, "token": 1})
+    after = widget.get_state()
+    assert after.pop("token") == 1 and before.pop("token") == 0
+    assert after == before

@@ -154,3 +154,17 @@ def test_a_context_of_another_width_by_hand():
     y, weights = loops.multi_head_attention(**layer, n_heads=2)
     assert y.tolist() == [[[3.0, 3003.0], [3.0, 3003.0]]]
     assert weights.tolist() == [[[[0.5, 0.5], [0.5, 0.5]]] * 2]
+
+
+@pytest.mark.parametrize(("change", "says"), [
+    ({"n_heads": 3}, "n_heads=3 does not divide 4 columns"),
+    ({"w_o": np.ones((6, 2))}, "matrices that do not fit"),
+    ({"w_v": np.ones((2, 6))}, "matrices that do not fit"),
+    ({"mask": np.zeros((1, 1))}, "mask has dtype float64; pass bool"),
+])  # fmt: skip
+def test_the_oracle_cuts_nothing_off_in_silence(change, says):
+    x = np.ones((1, 1, 2))
+    named = dict.fromkeys(("w_q", "w_k", "w_v"), np.ones((2, 4))) | {"w_o": np.ones((4, 2))}
+    loops.multi_head_attention(x, x, **named, n_heads=2)
+    with pytest.raises(AssertionError, match=says):
+        loops.multi_head_attention(x, x, **({**named, "n_heads": 2} | change))

@@ -127,7 +127,7 @@ def test_start_again_means_what_was_given():
 @pytest.mark.parametrize(
     ("name", "value", "kind", "message"),
     [
-        ("query", (3, 1), ValueError, "query=(3, 1) has length 3.16, and the plane shows arrows"),
+        ("query", (3, 1), ValueError, "query=(3, 1) has length 3.162278, and the plane shows"),
         ("query", (4, 0), ValueError, "query[0]=4.0 is out of range; give a number from -3.0"),
         ("query", (0, float("nan")), ValueError, "query[1]=nan is out of range"),
         ("query", (1, 2, 3), TypeError, "query=(1, 2, 3) is not an arrow of the plane; give two"),
@@ -150,6 +150,7 @@ def test_start_again_means_what_was_given():
         ("key", 4, ValueError, "key=4 is out of range: there are 4 keys"),
         ("key", "query", TypeError, "key='query' is not a whole number"),
         ("unit", 3, TypeError, "unit=3 is not a word; give a str"),
+        ("unit", "kilometres", ValueError, "unit='kilometres' has 10 letters; give at most 8"),
     ],
 )
 def test_a_wrong_value_is_refused_with_a_way_out(name, value, kind, message):
@@ -173,7 +174,7 @@ def test_a_wrong_value_is_refused_with_a_way_out(name, value, kind, message):
         (
             lambda: SoftLookup([(0, 1), (2.5, 2.5)], [1, 2], ["a", "b"]),
             ValueError,
-            "keys[1]=(2.5, 2.5) has length 3.54, and the plane shows arrows up to length 3; "
+            "keys[1]=(2.5, 2.5) has length 3.535534, and the plane shows arrows up to length 3; "
             "make it shorter",
         ),
         (lambda: SoftLookup(KEYS, VALUES[:3], NAMES), ValueError, "values holds 3, but there are"),
@@ -185,7 +186,10 @@ def test_a_wrong_value_is_refused_with_a_way_out(name, value, kind, message):
             "don't tell the arrows apart; give each key its own name",
         ),
         (lambda: SoftLookup(KEYS, VALUES, [*NAMES[:3], "query"]), ValueError, "not 'query'"),
-        (lambda: SoftLookup(KEYS, VALUES, [*NAMES[:3], ""]), ValueError, "not empty"),
+        (lambda: SoftLookup(KEYS, VALUES, [*NAMES[:3], ""]), ValueError, "not blank"),
+        (lambda: SoftLookup(KEYS, VALUES, [*NAMES[:3], "  "]), ValueError, "not blank"),
+        (lambda: SoftLookup(KEYS, VALUES, [*NAMES[:3], "east "]), ValueError, "tell the arrows"),
+        (lambda: SoftLookup(KEYS[:2], VALUES[:2], b"ab"), TypeError, "is not a list"),
         (
             lambda: SoftLookup(KEYS, [1, 2, 3, np.inf], NAMES),
             ValueError,
@@ -254,7 +258,7 @@ def test_the_picture_is_a_small_png_with_the_same_bytes_each_time():
 
 
 def test_any_name_is_drawn_as_it_is_written_and_any_arrow_fits():
-    names = ["$\\frac$", "x" * 40, "\N{CJK UNIFIED IDEOGRAPH-6F22}", "\n"]
+    names = ["$\\frac$", "x" * 40, "\N{CJK UNIFIED IDEOGRAPH-6F22}", "a\n"]
     arrows = [(0, 0), (3, 0), (-3, 0), (1e-6, 0)]
     lookup = SoftLookup(arrows, [-1e9, 0, 1e9, 1e-9], names, query=(0, 0), unit="$x")
     assert len(lookup.picture()) <= 40_000

@@ -29,7 +29,7 @@ def golden():
     q = (2 * rng.normal(size=(N_QUERIES, D_MODEL))).astype("<f2")
     k = (2 * rng.normal(size=(N_KEYS, D_MODEL))).astype("<f2")
     halves = np.array(HALVES, "<f2")
-    singles = np.array([1 / 3, -1e-40, 3e38], "<f4")
+    doubles = np.array([1 / 3, -1e-310, 1e308], "<f8")
     return {
         "n_queries": N_QUERIES,
         "n_keys": N_KEYS,
@@ -38,7 +38,7 @@ def golden():
         "q": q.tobytes().hex(),
         "k": k.tobytes().hex(),
         "float16": {"bytes": halves.tobytes().hex(), "values": [repr(float(x)) for x in halves]},
-        "float32": {"bytes": singles.tobytes().hex(), "values": [repr(float(x)) for x in singles]},
+        "float64": {"bytes": doubles.tobytes().hex(), "values": [repr(float(x)) for x in doubles]},
         "cases": list(_cases(q.astype(np.float64), k.astype(np.float64))),
         "colours": WEIGHT_MAP(range(256), bytes=True)[:, :3].tobytes().hex(),
         "empty_rows": _empty_rows(q.astype(np.float64), k.astype(np.float64)),

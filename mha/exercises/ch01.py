@@ -84,16 +84,17 @@ def two_measures(answer):
     cosine = dot / lengths / np.hypot(*query)
     if not (math.isfinite(dot.sum()) and math.isfinite(cosine.sum())):
         raise Wrong("Some of the values are not finite.")
+    near = 1e-9 * abs(dot).max()
     said = (f"The dot products are {dot[0]:.3g} and {dot[1]:.3g}, "
             f"the cosines {cosine[0]:.3f} and {cosine[1]:.3f}")
     by_dot, by_cosine = dot[0] - dot[1], cosine[1] - cosine[0]
-    if by_dot > 1e-9 and by_cosine > 1e-9:
+    if by_dot > near and by_cosine > 1e-9:
         return f"{said}."
-    if by_dot < -1e-9 and by_cosine < -1e-9:
+    if by_dot < -near and by_cosine < -1e-9:
         raise Wrong(f"{said}: each prefers the key that the other should. Swap the keys.")
-    if by_dot <= 1e-9 and by_cosine <= 1e-9:
+    if by_dot <= near and by_cosine <= 1e-9:
         raise Wrong(f"{said}: no measure prefers the key it should.")
-    missing = "the dot product does not prefer key 0" if by_dot <= 1e-9 else \
+    missing = "the dot product does not prefer key 0" if by_dot <= near else \
         "the cosine does not prefer key 1"
     raise Wrong(f"{said}: {missing}.")
 

@@ -28,7 +28,7 @@ def contribution(answer):
 
 def merge_and_mix(answer):
     """07.2: a function (z, w_o) -> B T D, without mha."""
-    for shape in (2, 5, 3, 7, 11), (3, 2, 4, 4, 8):  # two sizes: a number in the code shows
+    for shape in (3, 2, 5, 4, 8), (2, 5, 3, 7, 11):  # two sizes: a number in the code shows
         _check_merge_and_mix(answer, *shape)
     return "Concatenate and multiply, or multiply and add: the same."
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-# where torch warns and then guesses: `.T` on a batch, a softmax without its axis
-GUESSES = (r"The use of `x\.T` on tensors", "Implicit dimension choice")
+# where torch warns and then guesses: a softmax without its axis, `.T` on a batch
+GUESSES = ("Implicit dimension choice", r"The use of `x\.T` on tensors")
 
 
 class Wrong(Exception):
@@ -58,17 +58,22 @@ def call(function, *arguments):
                     "pass its name, without calling it.")
     tensors = [one for one in arguments if isinstance(one, torch.Tensor)]
     shapes = ", ".join(str(tuple(one.shape)) for one in tensors)
+    always = torch.is_warn_always_enabled()  # else torch warns once a session
     copies = [one.clone() if isinstance(one, torch.Tensor) else one for one in arguments]
     try:
+        torch.set_warn_always(True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            for message in GUESSES:
+            batched = any(one.ndim > 2 for one in tensors)  # `.T` of a vector is the vector
+            for message in GUESSES if batched else GUESSES[:1]:
                 warnings.filterwarnings("error", message=message)
             result = function(*copies)
     except Exception as error:
         hint = " For the last two axes, use transpose(-2, -1)." if ".T" in str(error) else ""
         raise Wrong(f"Called with shapes {shapes}, your function raised "
                     f"{type(error).__name__}: {error}{hint}") from None
+    finally:
+        torch.set_warn_always(always)
     if result is None:
         raise Wrong("Your function returns None: is a `return` missing?")
     if result is Ellipsis:

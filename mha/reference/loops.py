@@ -26,6 +26,7 @@ def attend(q, k, v, mask=None, *, scale=None):
     >>> attend(np.array([[0.0]]), np.array([[1.0], [2.0]]), np.array([[4.0], [8.0]]))
     (array([[6.]]), array([[0.5, 0.5]]))
     """
+    assert mask is None or mask.dtype == bool, f"mask has dtype {mask.dtype}; pass bool"
     n_queries, d = q.shape
     n_keys, d_v = v.shape
     if scale is None:
@@ -103,6 +104,9 @@ def multi_head_attention(
     >>> multi_head_attention(one[None], one[None], one, one, one, 3 * one, n_heads=1)[0]
     array([[[3.]]])
     """
+    assert w_q.shape[1] % n_heads == 0, f"n_heads={n_heads} does not divide {w_q.shape[1]} columns"
+    assert w_v.shape == w_k.shape and w_o.shape[0] == w_q.shape[1], "matrices that do not fit"
+    assert mask is None or mask.dtype == bool, f"mask has dtype {mask.dtype}; pass bool"
     n_batch, n_queries, d_model = x.shape
     n_keys = context.shape[1]
     d = w_q.shape[1] // n_heads

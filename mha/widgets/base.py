@@ -199,6 +199,12 @@ class AttentionWidget(anywidget.AnyWidget):
         finally:
             self._in_one_go = before
 
+    def set_state(self, sync_data):
+        """Take over what the page sends, but for what only Python sets."""
+        traits = self.traits(sync=True)
+        own = {n for n, trait in traits.items() if trait.read_only or n in ("_data", "_start")}
+        super().set_state({name: value for name, value in sync_data.items() if name not in own})
+
     def __repr__(self):
         shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._shown)
         return f"{type(self).__name__}({shown})"

@@ -13,7 +13,7 @@ class OutputMixer(base.AttentionWidget):
 
     That is the sum of z_h W_O^(h) over the heads, plus b_O: W_O^(h) are the d rows of W_O that
     head h owns. A head that is off has z_h = 0. Traits to read and set: `token`, `feature` (the
-    column of y that is spelled out) and `off`, the heads that are off, sorted.
+    column of y that is spelled out) and `off`, a tuple of the heads that are off, sorted.
 
     Parameters
     ----------
@@ -55,14 +55,15 @@ class OutputMixer(base.AttentionWidget):
         shown = slice(self.n_features)
         z_bytes, w_bytes = base.float16_bytes("z", z), base.float16_bytes("w_o", w_o)
         z, w_o = base.from_float16(z_bytes, z.shape[1]), base.from_float16(w_bytes, d_model)
-        bias = _float32("b_o", np.zeros(d_model) if b_o is None else b_o)
+        b_bytes = base.float16_bytes("b_o", np.zeros(d_model) if b_o is None else b_o)
+        bias = base.from_float16(b_bytes, d_model)[0]
         super().__init__(
             _data={
                 "tokens": list(self._tokens),
                 "z": z_bytes,
                 "w_o": base.float16_bytes("w_o", w_o[:, shown]),
-                "b_o": None if b_o is None else bias[shown].tobytes(),
-                "gram": _float32("gram", _gram(z, w_o, bias, self.n_heads)).tobytes(),
+                "b_o": None if b_o is None else base.float16_bytes("b_o", bias[shown]),
+                "gram": _gram(z, w_o, bias, self.n_heads).astype("<f8").tobytes(),
             },
             token=token,
             feature=feature,
@@ -85,7 +86,7 @@ class OutputMixer(base.AttentionWidget):
             raise base.WidgetTypeError(
                 f"off={heads!r} is not a list; give the heads to switch off, such as [0, 2]"
             )
-        return sorted({base.whole("a head in off", h, self.n_heads, "heads") for h in heads})
+        return tuple(sorted({base.whole("a head in off", h, self.n_heads, "heads") for h in heads}))
 
     @property
     def tokens(self):
@@ -128,23 +129,24 @@ class OutputMixer(base.AttentionWidget):
         """Return z of the chosen token, (H, d); zero for a head that is off."""
         z = base.from_float16(self._data["z"], 1).reshape(len(self.tokens), self.n_heads, -1)
         z = z[self.token]
-        z[self.off] = 0
+        z[list(self.off)] = 0
         return z
 
     def _bias(self):
         stored = self._data["b_o"]
-        zero = np.zeros(self.n_features)
-        return zero if stored is None else np.frombuffer(stored, "<f4").astype(np.float64)
+        if stored is None:
+            return np.zeros(self.n_features)
+        return base.from_float16(stored, self.n_features)[0]
 
     def _gram(self):
         """Return the inner products of the H contributions and b_O of the chosen token."""
-        gram = np.frombuffer(self._data["gram"], "<f4").astype(np.float64)
+        gram = np.frombuffer(self._data["gram"], "<f8")  # doubles: a sum of parts may cancel
         return gram.reshape(len(self.tokens), self.n_heads + 1, -1)[self.token]
 
     def _on(self):
         """Return 1 for each head that is on and for b_O, 0 for a head that is off, (H + 1,)."""
         on = np.ones(self.n_heads + 1)
-        on[self.off] = 0
+        on[list(self.off)] = 0
         return on
 
 
@@ -206,23 +208,12 @@ def _count(n_features):
         ) from None
 
 
-def _float32(name, values):
-    """Return `values` as little-endian float32, refused where one is not finite."""
-    largest = float(np.abs(values).max())
-    if not largest <= np.finfo(np.float32).max:  # NaN compares false
-        raise base.WidgetValueError(
-            f"{name} holds {largest}, and a widget stores float32 (finite, at most 3.4e38); "
-            f"rescale {name} or replace what is not finite"
-        )
-    return np.asarray(values, dtype="<f4")
-
-
 def _gram(z, w_o, b_o, n_heads):
     """Return the inner products of each token's H contributions and b_O, T H+1 H+1."""
     n_tokens, width = z.shape
     heads = z.reshape(n_tokens, n_heads, 1, -1)  # T H 1 d
     blocks = w_o.reshape(n_heads, width // n_heads, -1)  # H d D
     parts = (heads @ blocks)[:, :, 0]  # T H D
-    bias = np.broadcast_to(b_o.astype(np.float64), (n_tokens, 1, len(b_o)))  # T 1 D
+    bias = np.broadcast_to(b_o, (n_tokens, 1, len(b_o)))  # T 1 D
     parts = np.concatenate([parts, bias], axis=1)  # T H+1 D
     return parts @ parts.transpose(0, 2, 1)

@@ -73,8 +73,10 @@ def _stacks(axes, columns, contributions, bias):
         base = np.where(part < 0, down, up)
         rim = {"edgecolor": "0.3", "linewidth": 0.5, "antialiased": False, "zorder": 2}
         axes.bar(columns, part, 0.56, base, color=colour, **rim)
-        if h >= len(HEAD_COLOURS):  # the colours have begun again
-            axes.bar(columns, part, 0.14, base, color="white", antialiased=False, zorder=2)
+        round_ = max(h, 0) // len(HEAD_COLOURS)  # the colours have begun again so many times
+        for stripe in range(round_):
+            beside = 0.2 * (stripe - (round_ - 1) / 2)
+            axes.bar(columns + beside, part, 0.12, base, color="white", antialiased=False, zorder=2)
         up, down = up + part.clip(min=0), down + part.clip(max=0)
 
 

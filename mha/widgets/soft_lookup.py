@@ -12,6 +12,7 @@ TEMPERATURES = (0.05, 20.0)
 LONGEST = 3.0  # of an arrow: the plane shows a disc of this radius
 DECIMALS = 6  # of a coordinate, here and on the page: 0.6 in float32 stays 0.6
 LARGEST = 1e9  # of a value
+LONGEST_UNIT = 8  # letters; it stands behind each number
 MOVED = ("query", "key_arrows", "temperature", "measure", "chosen", "key")  # by the reader
 
 
@@ -98,10 +99,10 @@ class SoftLookup(base.AttentionWidget):
     @t.validate("names")
     def _check_names(self, proposal):
         names = tuple(str(name) for name in self._one_a_key("names", proposal.value))
-        if len({"query", "", *names}) != 2 + len(names):
+        if len({"query", "", *(name.strip() for name in names)}) != 2 + len(names):
             raise base.WidgetValueError(
                 f"names={names!r} don't tell the arrows apart; give each key its own name, "
-                "not empty and not 'query'"
+                "not blank and not 'query'"
             )
         return names
 
@@ -109,6 +110,11 @@ class SoftLookup(base.AttentionWidget):
     def _check_unit(self, proposal):
         if not isinstance(proposal.value, str):
             raise base.WidgetTypeError(f"unit={proposal.value!r} is not a word; give a str")
+        if len(proposal.value) > LONGEST_UNIT:
+            raise base.WidgetValueError(
+                f"unit={proposal.value!r} has {len(proposal.value)} letters; give at most "
+                f"{LONGEST_UNIT}, such as 'm'"
+            )
         return proposal.value
 
     @t.validate("query")
@@ -184,7 +190,8 @@ class SoftLookup(base.AttentionWidget):
 
 def _several(name, given):
     """Return `given` (a list, an array or a tensor) as a list."""
-    if isinstance(given, str) or not hasattr(given, "__iter__") or getattr(given, "ndim", 1) == 0:
+    no_list = isinstance(given, (str, bytes)) or not hasattr(given, "__iter__")
+    if no_list or getattr(given, "ndim", 1) == 0:
         raise base.WidgetTypeError(f"{name}={given!r} is not a list; give one entry a key")
     return list(given)
 
@@ -202,7 +209,7 @@ def _arrow(name, value):
     length = math.hypot(x, y)
     if length > LONGEST + 2 * 10**-DECIMALS:  # what rounding may add
         raise base.WidgetValueError(
-            f"{name}=({x:g}, {y:g}) has length {length:.3g}, and the plane shows arrows up to "
+            f"{name}=({x:g}, {y:g}) has length {length:.7g}, and the plane shows arrows up to "
             f"length {LONGEST:g}; make it shorter"
         )
     return x, y

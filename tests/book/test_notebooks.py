@@ -70,7 +70,7 @@ def test_every_cell_was_run_once_in_order_without_error(path):
 
 def test_cells_are_short(path):
     for cell in code_cells(read(path)):
-        lines = [line for line in cell.source.splitlines() if line]
+        lines = cell.source.splitlines()
         most = 40 if "listing" in cell.metadata.get("tags", []) else 15  # a listing is to be copied
         assert len(lines) <= most, f"more than {most} lines, one idea a cell: {lines[0]}"
     lengths = [len(cell.source.splitlines()) for cell in code_cells(read(path))]

@@ -61,7 +61,7 @@ def test_stored_numbers_are_those_of_the_model(stored, exact):
     shown = slice(state["n_features"])
     assert state["n_features"] == 24
     kinds = {"z": ("<f2", exact["z"]), "w_o": ("<f2", exact["w_o"][:, shown]),
-             "b_o": ("<f4", exact["b_o"][shown])}
+             "b_o": ("<f2", exact["b_o"][shown])}
     assert set(data) == {*kinds, "gram"}
     for name, (kind, values) in kinds.items():
         found = np.frombuffer(data[name], kind).astype(np.float64)
@@ -73,7 +73,7 @@ def test_stored_numbers_are_those_of_the_model(stored, exact):
 def test_stored_lengths_and_angles_are_those_of_the_model(stored, exact):
     state, data, _ = stored
     n_heads, tokens = exact["n_heads"], len(exact["tokens"])
-    gram = np.frombuffer(data["gram"], "<f4").astype(np.float64)
+    gram = np.frombuffer(data["gram"], "<f8")
     gram = gram.reshape(tokens, n_heads + 1, n_heads + 1)
     blocks = exact["w_o"].reshape(n_heads, -1, state["d_model"])  # H d D
     for t in range(tokens):
@@ -107,5 +107,5 @@ def test_the_widget_of_the_chapter_gives_what_the_layer_gives_with_a_gate(stored
 
 def test_the_stored_state_is_the_one_its_text_tells(stored):
     state, _, text = stored
-    told = f"token={state['token']!r}, feature={state['feature']!r}, off={list(state['off'])!r}"
+    told = f"token={state['token']!r}, feature={state['feature']!r}, off={tuple(state['off'])!r}"
     assert text == f"OutputMixer({told})"

@@ -54,7 +54,7 @@ def stored(html) -> dict:
     entries = [entry for script in scripts for entry in script["state"].values()]
     (entry,) = (e for e in entries if "off" in e["state"])
     state = entry["state"]
-    kinds = {"z": "<f2", "w_o": "<f2", "b_o": "<f4", "gram": "<f4"}
+    kinds = {"z": "<f2", "w_o": "<f2", "b_o": "<f2", "gram": "<f8"}
     for buffer in entry["buffers"]:
         name = buffer["path"][-1]
         values = np.frombuffer(base64.b64decode(buffer["data"]), kinds[name])

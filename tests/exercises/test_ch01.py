@@ -63,7 +63,12 @@ def in_place(query, keys, values, temperature):
     return (keys @ query).softmax(0) @ values
 
 
-@pytest.mark.parametrize("answer", [right, by_powers, by_torch, by_loop, by_numpy, in_place])
+def with_needless_transpose(query, keys, values, temperature):
+    return (keys @ query.T / temperature).softmax(0) @ values
+
+
+@pytest.mark.parametrize("answer", [
+    right, by_powers, by_torch, by_loop, by_numpy, in_place, with_needless_transpose])
 def test_the_soft_lookup_may_be_written_several_ways(answer):
     assert check("01.2", answer).right is True
 
@@ -92,7 +97,8 @@ def test_mistakes_in_the_soft_lookup_are_named(answer, says):
 
 
 def test_two_measures_that_disagree():
-    for pair in [([1, 0], [[3, 3], [1, 0]]), ([1, 0], [[1e200, 1e200], [1, 0]]),
+    for pair in [([1, 0], [[3, 3], [1, 0]]), ([1e-5, 0], [[3e-5, 3e-5], [1e-5, 0]]),
+                 ([1, 0], [[1e200, 1e200], [1, 0]]),
                  (torch.tensor([0.0, 2]), np.array([[4, 5], [0, 1]]))]:
         verdict = check("01.3", pair)
         assert verdict.right is True

@@ -53,9 +53,9 @@ test("a half with all exponent bits and a fraction is not a number", () => {
   assert.ok(Number.isNaN(attention.decodeFloat16(Uint8Array.of(0x01, 0x7c))[0]));
 });
 
-test("float32 bytes decode exactly", () => {
-  const { bytes, values } = golden.float32;
-  assert.deepEqual([...attention.decodeFloat32(unaligned(bytes))], numbers(values));
+test("float64 bytes decode exactly", () => {
+  const { bytes, values } = golden.float64;
+  assert.deepEqual([...attention.decodeFloat64(unaligned(bytes))], numbers(values));
 });
 
 for (const { n_heads, scale, mask, first, last, entropy } of golden.cases) {

@@ -6,9 +6,10 @@ import vm from "node:vm";
 
 import { Element, darkPreferred, observers } from "./fake_dom.mjs";
 import { HEAD_COLOURS, inHeadColour } from "../../mha/widgets/static/head_colours.js";
+import { shortText } from "../../mha/widgets/static/mixer_heads.js";
 import { tickSteps } from "../../mha/widgets/static/mixer_plots.js";
 import * as mixing from "../../mha/widgets/static/mixing.js";
-import mixer, { consistent } from "../../mha/widgets/static/output_mixer.js";
+import mixer, { consistent, largestDifference } from "../../mha/widgets/static/output_mixer.js";
 
 const source = readFileSync(new URL("../../book/_static/static-widgets.js", import.meta.url), "utf8");
 const page = vm.createContext({ atob, structuredClone, console });
@@ -22,7 +23,7 @@ const nearAll = (found, wanted, tolerance) => {
 };
 
 // H d F = 2 2 3; two tokens. Head 0 gives [1 2 4] of token 0, head 1 gives [7 −3 −3].
-const HALVES = { 0: 0, 1: 0x3c00, 2: 0x4000, 3: 0x4200, "-1": 0xbc00, "-3": 0xc200 };
+const HALVES = { 0: 0, 0.5: 0x3800, 1: 0x3c00, 2: 0x4000, 3: 0x4200, "-1": 0xbc00, "-3": 0xc200 };
 const halves = (...values) => Uint16Array.from(values, (value) => HALVES[value]);
 const Z = [1, 2, 3, 1, 0, 1, 1, 0];
 const W_O = [1, 0, 2, 0, 1, 1, 2, -1, 0, 1, 0, -3];
@@ -41,8 +42,8 @@ const DATA = {
   tokens: ["oh", "oh"],
   z: halves(...Z),
   w_o: halves(...W_O),
-  b_o: Float32Array.from(B_O),
-  gram: Float32Array.from(PARTS.flatMap(gramOf)),
+  b_o: halves(...B_O),
+  gram: Float64Array.from(PARTS.flatMap(gramOf)),
 };
 
 /** The mixer drawn with `state` changed; by default token 0, feature 0, all heads on. */
@@ -292,7 +293,8 @@ test("all off and all on", async () => {
   await act(root.role("all-off")[0], "click");
   assert.deepEqual([...get("off")[0]], [0, 1]);
   assert.deepEqual(values(root, "sum", "product"), [0.5, 0.5]);
-  near(values(root, "length")[0], Math.sqrt(1.25), 1e-6);
+  near(values(root, "length")[0], Math.sqrt(1.25), 1e-12);
+  assert.equal(said(root), "All heads are off: y is the bias b_O alone.");
   await act(root.role("all-on")[0], "click");
   assert.deepEqual([...get("off")[0]], []);
   assert.equal(saves(), 2);
@@ -300,7 +302,7 @@ test("all off and all on", async () => {
 
 test("without a bias and without heads nothing is left", () => {
   const parts = PARTS.map(([one, other]) => [one, other, [0, 0, 0]]);
-  const gram = Float32Array.from(parts.flatMap(gramOf));
+  const gram = Float64Array.from(parts.flatMap(gramOf));
   const { root } = draw({ off: [0, 1] }, { b_o: null, gram });
   assert.deepEqual(rows(root), ["head 0: off", "head 1: off"]);
   assert.deepEqual(values(root, "sum", "length"), [0, 0]);
@@ -345,7 +347,8 @@ test("the selects choose token and feature, and what a head did is told for the 
   await act(token, "change");
   assert.deepEqual(get("token", "feature"), [1, 2]);
   assert.deepEqual(values(root, "sum", "product"), [0, 0]);
-  near(values(root, "full-length")[0], Math.sqrt(2.5 ** 2 + 1 + 1), 1e-6);
+  assert.equal(said(root), "Off: head 0."); // no head was switched for this token
+  near(values(root, "full-length")[0], Math.sqrt(2.5 ** 2 + 1 + 1), 1e-12);
 });
 
 test("arrow keys walk along the heads without switching one", async () => {
@@ -418,4 +421,37 @@ test("nothing is left behind", () => {
   assert.equal([...model.listeners.values()].reduce((sum, all) => sum + all.size, 0), 0);
   assert.equal(root.all((node) => node.listeners.length).length, 0);
   assert.equal(el.children.length, 0);
+});
+
+test("lengths on the buttons have two digits and never an exponent", () => {
+  const given = [0, 1e-9, 0.25, 1.08, 99.4, 99.7, 123.4, 12345, 1e6];
+  assert.deepEqual(given.map(shortText), ["0", "<.01", "0.25", "1.1", "99", "100", "123", "12K", "1M"]);
+});
+
+test("bars point where their numbers do, and a difference of the two ways is shown", () => {
+  const { root } = draw({ feature: 2 });
+  const rowsOf = root.ofClass("mha-mix-row");
+  const negative = rowsOf.map((row) => row.ofClass("mha-mix-amount")[0].getAttribute("data-negative") !== null);
+  assert.deepEqual(negative, rowsOf.map((row) => Number(row.dataset.part) < 0));
+  assert.ok(negative.includes(true) && negative.includes(false));
+  const found = largestDifference([1, 2, 3], [1, 2.5, 3]);
+  assert.equal(found, 0.5);
+});
+
+test("when the pointer leaves, the head with the focus is outlined again", async () => {
+  const { heads, act } = draw();
+  const outlined = () => heads.map((head) => head.getAttribute("data-pointed") !== null);
+  await act(heads[1], "focusin");
+  await act(heads[0], "pointerover");
+  assert.deepEqual(outlined(), [true, false]);
+  await act(heads[0], "pointerout");
+  assert.deepEqual(outlined(), [false, true]);
+  await act(heads[1], "focusout");
+  assert.deepEqual(outlined(), [false, false]);
+});
+
+test("contributions that cancel leave their true length", () => {
+  const parts = [[1000, 2000, 3000], [-1000.9765625, -2000, -3000], [0, 0, 0]];
+  const gram = Float64Array.from(gramOf(parts));
+  near(mixing.subsetLength(gram, 2, []), 0.9765625, 1e-6);
 });

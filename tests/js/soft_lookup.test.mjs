@@ -7,7 +7,7 @@ import vm from "node:vm";
 import { Element, darkPreferred, observers } from "./fake_dom.mjs";
 import * as arrows from "../../mha/widgets/static/arrows.js";
 import { fixedText } from "../../mha/widgets/static/dom.js";
-import { labelLevels, labelPlaces } from "../../mha/widgets/static/labels.js";
+import { labelLevels, labelPlaces, shortened } from "../../mha/widgets/static/labels.js";
 import { scoreText, valueText, withUnit } from "../../mha/widgets/static/lookup_table.js";
 import lookup, { status } from "../../mha/widgets/static/soft_lookup.js";
 
@@ -184,7 +184,7 @@ test("the page shows the numbers of the state", () => {
   near((radii[0] / radii[1]) ** 2, e[0] / e[1]); // areas
   assert.equal(
     text(root, "status"),
-    "A strict lookup gives 800\u00a0m, the mean of the values 400\u00a0m. Here north weighs most, 0.441.",
+    "The best key alone gives 800\u00a0m, the mean of the values 400\u00a0m. Here north weighs most, 0.441.",
   );
   assert.equal(saves(), 0);
 });
@@ -223,7 +223,7 @@ test("one score is taken apart: lengths and angle, or the angle alone", async ()
   assert.equal(text(root, "score"), "0.000");
 });
 
-test("the status says strict, mean, tie, and what a length does", async () => {
+test("the status says one key, mean, tie, and what a length does", async () => {
   const { root, set, radio, model } = draw({
     query: [0, 1],
     key_arrows: [
@@ -235,17 +235,17 @@ test("the status says strict, mean, tie, and what a length does", async () => {
   });
   const said = () => text(root, "status").replaceAll("\u00a0", " ");
   await set("temperature", -100);
-  assert.equal(said(), "Nearly a strict lookup, which gives 800 m: north takes 1.000 of the weight.");
+  assert.equal(said(), "north takes 1.000 of the weight: nearly the best key alone, which gives 800 m.");
   await set("temperature", 100);
   await set("length", 0.1);
-  assert.equal(said(), "All weights lie within 0.002 of 1/4: nearly the mean of the values, 400 m.");
+  assert.equal(said(), "All weights lie within 0.002 of 1/4. The plain mean of the values is 400 m.");
   await set("length", 0);
   assert.equal(said(), "Every weight is 1/4: the output is the mean of the values, 400 m.");
   await radio("cosine");
   assert.match(said(), / query has length 0, so it has no angle and no cosine: the score is taken as 0\.$/);
   model.set({ query: [0.6, 0.6], temperature: 0.2, measure: "dot" });
   await Promise.resolve();
-  assert.equal(said(), "A strict lookup could not choose: north and east weigh most, 0.499 each.");
+  assert.equal(said(), "No key alone is the best: north and east weigh most, 0.499 each.");
   model.set({
     query: [0.6, 0.8],
     temperature: 1,
@@ -265,7 +265,7 @@ test("the status says strict, mean, tie, and what a length does", async () => {
   assert.match(said(), /north weighs most, 0\.441\.$/);
 });
 
-test("weights within 0.01 of 1/n are nearly the mean, 0.95 of the weight is nearly strict", () => {
+test("weights within 0.01 of 1/n are nearly equal, 0.95 of the weight is nearly all", () => {
   const of = (...weights) => {
     const keys = weights.map(() => [0, 1]);
     const all = { weights };
@@ -273,9 +273,9 @@ test("weights within 0.01 of 1/n are nearly the mean, 0.95 of the weight is near
     return status({ keys, all, names, values: weights, unit: "", measure: "dot", query: [0, 1], arrows: [] });
   };
   assert.match(of(0.2599, 0.2451, 0.245, 0.25), /^All weights lie within 0\.010 of/);
-  assert.match(of(0.2611, 0.245, 0.2439, 0.25), /^A strict lookup gives/);
-  assert.match(of(0.95, 0.03, 0.02), /^Nearly a strict/);
-  assert.match(of(0.949, 0.031, 0.02), /^A strict lookup gives/);
+  assert.match(of(0.2611, 0.245, 0.2439, 0.25), /^The best key alone gives/);
+  assert.match(of(0.95, 0.03, 0.02), /^a takes 0.950 of the weight: nearly the best key alone/);
+  assert.match(of(0.949, 0.031, 0.02), /^The best key alone gives/);
 });
 
 test("a tip is dragged, within the disc, and chosen by that", async () => {
@@ -446,4 +446,66 @@ test("nothing is left behind", () => {
   assert.equal(root.all((node) => node.listeners.length).length, 0);
   assert.equal(root.listeners.length, 0);
   assert.equal(el.children.length, 0);
+});
+
+test("turning an arrow again and again never makes it longer than Python takes", () => {
+  for (const start of [0.05, 1.25, 3]) {
+    let arrow = arrows.fromPolar(87, start);
+    for (let degrees = 86; degrees >= -360; degrees -= 1) {
+      arrow = arrows.fromPolar(degrees, arrows.lengthOf(arrow));
+      assert.ok(arrows.lengthOf(arrow) <= 3 + 1e-6, `${arrow} at ${degrees}`); // soft_lookup.py allows 2e-6
+    }
+  }
+});
+
+test("a key that wins with negative scores wins by being shorter", () => {
+  const keys = [
+    [0, -0.1],
+    [1, -0.2],
+  ];
+  const all = arrows.lookUp({ query: [0, 1], keys, values: [1, 2], temperature: 0.1, measure: "dot" });
+  const said = status({
+    keys,
+    all,
+    names: ["a", "b"],
+    values: [1, 2],
+    unit: "",
+    measure: "dot",
+    query: [0, 1],
+    arrows: [],
+  });
+  assert.match(said, /points more nearly to b: a wins by being shorter\.$/);
+});
+
+test("what only rounding leaves of a sum is 0", () => {
+  const values = [0.1, 0.2, -0.3];
+  const keys = values.map(() => [1, 0]);
+  const { output } = arrows.lookUp({ query: [1, 0], keys, values, temperature: 1, measure: "dot" });
+  assert.equal(output, 0);
+  assert.equal(arrows.cleared(1e-9, [1, 2]), 1e-9);
+});
+
+test("large values are written short, and equal values still have an axis", () => {
+  assert.deepEqual([1e9, -123456.789, 99999, -800].map(valueText), ["1B", "−123K", "99999", "−800"]);
+  const { root } = draw({ values: [5, 5, 5, 5] });
+  const dots = root.ofClass("mha-lookup-dot").map((dot) => Number(dot.getAttribute("cx")));
+  assert.ok(dots.every((x) => x === 165), dots); // the middle
+});
+
+test("an emoji is one letter of a name", () => {
+  assert.equal(shortened("abcdefghijkl😀xyz"), "abcdefghijkl😀…");
+});
+
+test("choosing another key, another measure or temperature is said", async () => {
+  const { root, set, radio } = draw();
+  const heard = async () => {
+    await new Promise((resolve) => setTimeout(resolve, 550));
+    return root.ofClass("mha-live")[0].textContent.replaceAll("\u00a0", " ");
+  };
+  await set("key", 2, "change");
+  assert.match(await heard(), /^score of south −0\.800; query at/);
+  await radio("cosine");
+  assert.match(await heard(), /^cosine; query at/);
+  await set("temperature", 100);
+  assert.match(await heard(), /^temperature 20; query at/);
 });

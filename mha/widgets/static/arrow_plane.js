@@ -1,7 +1,7 @@
 // The plane: a query and its keys as arrows whose tips can be dragged, or moved by the arrow keys.
 
 import { LONGEST, angleBetween, arrowTo, direction, lengthOf, stepped } from "./arrows.js";
-import { drawing, element, weightText, write } from "./dom.js";
+import { drawing, element, plainKey, weightText, write } from "./dom.js";
 import { LETTER, labelPlaces, shortened } from "./labels.js";
 
 const SIDE = 340; // of the drawing, in its own units, CSS pixels where there is room
@@ -152,7 +152,7 @@ export function arrowPlane({ id, on, move, choose }) {
     });
   }
   on(plane, "keydown", (event) => {
-    if (event.altKey || event.ctrlKey || event.metaKey) return;
+    if (!plainKey(event)) return;
     const ways = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowDown: [1, -1], ArrowUp: [1, 1] };
     if (!(event.key in ways)) return;
     event.preventDefault();

@@ -31,9 +31,11 @@ export function angleBetween(one, other) {
 /** Six decimals, and no minus zero. */
 const rounded = (value) => Number(value.toFixed(DECIMALS)) + 0;
 
+/** The arrow of a direction and a length, which rounding may have made a little too long before. */
 export function fromPolar(degrees, length) {
   const angle = (degrees * Math.PI) / 180;
-  return [rounded(length * Math.cos(angle)), rounded(length * Math.sin(angle))];
+  const most = Math.min(length, LONGEST);
+  return [rounded(most * Math.cos(angle)), rounded(most * Math.sin(angle))];
 }
 
 /** The arrow to a point of the plane, to `decimals`; beyond the longest, the one that points there. */
@@ -50,11 +52,16 @@ export function stepped(arrow, axis, step) {
   return moved;
 }
 
+/** A sum of the values, 0 where only rounding is left of it. */
+export function cleared(sum, values) {
+  return Math.abs(sum) < 1e-12 * Math.max(...values.map(Math.abs)) ? 0 : sum;
+}
+
 /** score = q·k or cosine; logit = score / temperature; weights = softmax; output = Σ weight · value. */
 export function lookUp({ query, keys, values, temperature, measure }) {
   const scores = keys.map((key) => (measure === "cosine" ? cosine(query, key) : dot(query, key)));
   const logits = scores.map((score) => score / temperature);
   const weights = [...maskedSoftmax(logits, keys.length)];
   const output = weights.reduce((sum, weight, j) => sum + weight * values[j], 0);
-  return { scores, logits, weights, output };
+  return { scores, logits, weights, output: cleared(output, values) };
 }

@@ -26,11 +26,11 @@ export function decodeFloat16(bytes) {
   return out;
 }
 
-/** Little-endian float32 bytes as doubles. The view may start at any byte. */
-export function decodeFloat32(bytes) {
+/** Little-endian float64 bytes as doubles. The view may start at any byte. */
+export function decodeFloat64(bytes) {
   const view = asView(bytes);
-  const out = new Float64Array(view.byteLength >> 2);
-  for (let i = 0; i < out.length; i++) out[i] = view.getFloat32(4 * i, true);
+  const out = new Float64Array(view.byteLength >> 3);
+  for (let i = 0; i < out.length; i++) out[i] = view.getFloat64(8 * i, true);
   return out;
 }
 

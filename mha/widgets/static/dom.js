@@ -67,6 +67,31 @@ export function keepKeys(root, signal) {
   for (const type of ["keydown", "keypress", "keyup"]) root.addEventListener(type, keep, { signal });
 }
 
+/** Whether a key comes alone: with Alt, Ctrl or Meta it is the browser's. */
+export function plainKey(event) {
+  return !event.altKey && !event.ctrlKey && !event.metaKey;
+}
+
+/** Where a key moves from place `now` in a row of `count`; null where it moves nowhere. */
+export function placeByKey(event, now, count) {
+  const places = {
+    ArrowLeft: now - 1,
+    ArrowUp: now - 1,
+    ArrowRight: now + 1,
+    ArrowDown: now + 1,
+    Home: 0,
+    End: count - 1,
+  };
+  if (!(event.key in places) || !plainKey(event)) return null;
+  event.preventDefault();
+  return Math.max(0, Math.min(count - 1, places[event.key]));
+}
+
+/** A letter with an index below it. */
+export function withIndex(letter, index) {
+  return [letter, element("sub", { text: index })];
+}
+
 /** Say the last of a burst of messages in a live region, after a pause. */
 export function announcer(region, signal, pause = 500) {
   let timer = 0;

@@ -1,6 +1,6 @@
 // All heads of a layer as small maps, one button each.
 
-import { colourIndex, element, write } from "./dom.js";
+import { colourIndex, element, placeByKey, write } from "./dom.js";
 
 /** All heads, small. One canvas pixel a weight: the browser enlarges it on any screen. */
 export function headGrid({ id, put, on }) {
@@ -52,18 +52,8 @@ export function headGrid({ id, put, on }) {
     if (button) choose(Number(button.dataset.head));
   });
   on(grid, "keydown", (event) => {
-    const now = Number(event.target.dataset.head);
-    const steps = {
-      ArrowLeft: now - 1,
-      ArrowUp: now - 1,
-      ArrowRight: now + 1,
-      ArrowDown: now + 1,
-      Home: 0,
-      End: maps.length - 1,
-    };
-    if (!(event.key in steps) || event.altKey || event.ctrlKey || event.metaKey) return;
-    event.preventDefault();
-    choose(Math.max(0, Math.min(maps.length - 1, steps[event.key])));
+    const head = placeByKey(event, Number(event.target.dataset.head), maps.length);
+    if (head !== null) choose(head);
   });
   return {
     node: element("div", { class: "mha-all" }, title, grid, legend),

@@ -8,7 +8,8 @@ const LINE = 16;
 
 /** A name as a drawing has room for it. */
 export function shortened(name) {
-  return name.length > LONGEST_NAME ? `${name.slice(0, LONGEST_NAME - 1)}…` : name;
+  const letters = [...name]; // an emoji is one, though two in a string
+  return letters.length > LONGEST_NAME ? `${letters.slice(0, LONGEST_NAME - 1).join("")}…` : name;
 }
 
 /** For labels `widths` wide around `middles`, the lowest level on which each is free. */

@@ -5,10 +5,16 @@ import { LETTER, labelLevels, shortened } from "./labels.js";
 
 const AXIS = { width: 330, side: 30, top: 4, line: 15, dot: 12 }; // the drawing's own units
 
-/** A number as it was given where it is whole, else its first three digits. */
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+
+/** A number as it was given where it is whole, else its first three digits; 123K from 100,000 on. */
 export function valueText(value) {
+  if (Math.abs(value) >= 1e5) return compact.format(value).replace("-", "−");
   return Number.isInteger(value) ? String(value).replace("-", "−") : numberText(value);
 }
+
+/** Whether names, values or unit have changed since something was built of them. */
+const outdated = (built, state) => ["names", "values", "unit"].some((name) => built[name] !== state[name]);
 
 /** Three decimals, from 10 on one. */
 export function scoreText(score) {
@@ -70,8 +76,8 @@ export function lookupTable({ id }) {
   return {
     node: element("div", { class: "mha-lookup-numbers" }, table, output),
     update(state) {
-      const { names, values, unit, key, all } = state;
-      if (built.names !== names || built.values !== values || built.unit !== unit) build(state);
+      const { unit, key, all } = state;
+      if (outdated(built, state)) build(state);
       rows.forEach(({ row, score, logit, bar, weight, factor }, j) => {
         Object.assign(row.dataset, { score: all.scores[j], logit: all.logits[j], weight: all.weights[j] });
         row.toggleAttribute("data-chosen", j === key);
@@ -109,7 +115,7 @@ export function valueAxis() {
     const middles = values.map((value, j) => inside(scale(value), widths[j]));
     const levels = labelLevels(middles, widths);
     const under = labelLevels(
-      values.map(scale),
+      values.map((value) => inside(scale(value), LETTER * valueText(value).length)),
       values.map((value) => LETTER * valueText(value).length),
     );
     base = AXIS.top + AXIS.line * (Math.max(...levels) + 1) + AXIS.dot + 4;
@@ -128,7 +134,7 @@ export function valueAxis() {
       const lead = drawing("path", { class: "mha-lookup-lead", d: `M${x} ${base}V${y + 3}` });
       const number = drawing("text", {
         class: "mha-lookup-of",
-        x,
+        x: inside(x, LETTER * valueText(value).length),
         y: base + AXIS.line * (under[j] + 1) + 4,
         "text-anchor": "middle",
         text: valueText(value),
@@ -148,8 +154,8 @@ export function valueAxis() {
   return {
     node: svg,
     update(state) {
-      const { names, values, unit, all } = state;
-      if (built.names !== names || built.values !== values || built.unit !== unit) build(state);
+      const { unit, all } = state;
+      if (outdated(built, state)) build(state);
       dots.forEach(({ dot, weight }, j) => {
         dot.setAttribute("r", Math.max(1.5, AXIS.dot * Math.sqrt(all.weights[j]))); // its area is the weight
         write(weight, weightText(all.weights[j]));

@@ -1,10 +1,18 @@
 // What the reader sets: the token, and which heads take part.
 
-import { element, write } from "./dom.js";
+import { element, placeByKey, write } from "./dom.js";
 import { inHeadColour } from "./head_colours.js";
 
-/** Two significant digits, for a narrow button. */
-const short = (value) => (value < 100 ? value.toPrecision(2) : value.toFixed(0));
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 2 });
+
+/** Two significant digits, for a narrow button: 0.25, 1.1, 99, 120, 12K. */
+export function shortText(length) {
+  if (length === 0) return "0";
+  if (length < 0.01) return "<.01";
+  const twoDigits = length.toPrecision(2);
+  if (Number(twoDigits) < 100) return twoDigits;
+  return length < 1000 ? length.toFixed(0) : compact.format(length);
+}
 
 /** `names` are the tokens, told apart; `point(head)` outlines a head, `point(null)` none. */
 export function mixerControls({ id, names, nHeads, put, on, point }) {
@@ -60,25 +68,21 @@ export function mixerControls({ id, names, nHeads, put, on, point }) {
     put({ off: off.includes(head) ? off.filter((one) => one !== head) : [...off, head].sort((a, b) => a - b) });
   });
   on(bar, "keydown", (event) => {
-    if (event.altKey || event.ctrlKey || event.metaKey) return;
-    const now = Number(headOf(event));
-    const steps = {
-      ArrowLeft: now - 1,
-      ArrowUp: now - 1,
-      ArrowRight: now + 1,
-      ArrowDown: now + 1,
-      Home: 0,
-      End: nHeads - 1,
-    };
-    if (!(event.key in steps)) return;
-    event.preventDefault();
-    focus(Math.max(0, Math.min(nHeads - 1, steps[event.key])));
+    const head = placeByKey(event, Number(headOf(event)), nHeads);
+    if (head !== null) focus(head);
   });
-  const entering = { pointerover: true, pointerout: false, focusin: true, focusout: false };
-  for (const [type, points] of Object.entries(entering)) {
+  const over = { pointer: null, focus: null }; // the head under each; the pointer's comes first
+  const entering = {
+    pointerover: ["pointer", true],
+    pointerout: ["pointer", false],
+    focusin: ["focus", true],
+    focusout: ["focus", false],
+  };
+  for (const [type, [by, enters]] of Object.entries(entering)) {
     on(bar, type, (event) => {
       const head = headOf(event);
-      point(points && head !== undefined ? Number(head) : null);
+      over[by] = enters && head !== undefined ? Number(head) : null;
+      point(over.pointer ?? over.focus);
     });
   }
 
@@ -104,7 +108,7 @@ export function mixerControls({ id, names, nHeads, put, on, point }) {
       token.value = s.token;
       heads.forEach(({ button, length }, h) => {
         button.setAttribute("aria-pressed", !off.includes(h));
-        write(length, short(mix.lengths[h]));
+        write(length, shortText(mix.lengths[h]));
       });
     },
   };

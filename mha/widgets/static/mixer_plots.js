@@ -1,6 +1,6 @@
 // The same output drawn twice, one scale and one column a feature: as bars, and as stacks of the heads' parts.
 
-import { drawing, element, write } from "./dom.js";
+import { drawing, element, plainKey, write } from "./dom.js";
 import { inHeadColour } from "./head_colours.js";
 import { stackPieces } from "./mixing.js";
 
@@ -162,7 +162,7 @@ export function outputPlots({ nHeads, nFeatures, put, on, point, describedBy }) 
     });
   }
   on(two.plot, "keydown", (event) => {
-    if (event.altKey || event.ctrlKey || event.metaKey) return;
+    if (!plainKey(event)) return;
     const last = nFeatures - 1;
     const { feature } = now.s;
     const steps = { ArrowLeft: feature - 1, ArrowRight: feature + 1, Home: 0, End: last };

@@ -1,10 +1,9 @@
 // The chosen feature of y in words and numbers, added up in both ways; and how much of y is left.
 
-import { element, numberText, write } from "./dom.js";
+import { element, numberText, withIndex, write } from "./dom.js";
 import { inHeadColour } from "./head_colours.js";
 
 const heard = (text) => element("span", { class: "mha-hear", text });
-const withIndex = (letter, index) => [letter, element("sub", { text: index })];
 
 /** The parts of one feature as signed bars, their sum, and the product of the first way. */
 export function featureReadout({ id, nHeads, nFeatures, hasBias, put, on }) {

@@ -1,5 +1,5 @@
-import { decodeFloat16, decodeFloat32 } from "./attention.js";
-import { element, fixedText, numberText, write } from "./dom.js";
+import { decodeFloat16, decodeFloat64 } from "./attention.js";
+import { element, fixedText, numberText, withIndex, write } from "./dom.js";
 import { frame } from "./frame.js";
 import {
   addContributions,
@@ -22,8 +22,8 @@ const START = "Switch a head off and watch: its part leaves each feature, and no
 function calculator(model) {
   const { z, w_o, b_o, gram, tokens } = model.get("_data");
   const [nHeads, nFeatures] = [model.get("n_heads"), model.get("n_features")];
-  const numbers = { z: decodeFloat16(z), wO: decodeFloat16(w_o), gram: decodeFloat32(gram) };
-  const bias = b_o ? decodeFloat32(b_o) : new Float64Array(nFeatures);
+  const numbers = { z: decodeFloat16(z), wO: decodeFloat16(w_o), gram: decodeFloat64(gram) };
+  const bias = b_o ? decodeFloat16(b_o) : new Float64Array(nFeatures);
   const rowOf = (values, token) => {
     const length = values.length / tokens.length;
     return values.subarray(token * length, (token + 1) * length);
@@ -94,6 +94,18 @@ export function consistent([from, to, change], least) {
   return [from, to, change].map((value) => fixedText(value, digits));
 }
 
+/** What there is to say while no single switch has been the last act. */
+function standing(off, nHeads, hasBias) {
+  if (!off.length) return START;
+  if (off.length === nHeads) return `All heads are off: y is ${hasBias ? "the bias b_O alone" : "0"}.`;
+  return `Off: ${off.length === 1 ? "head" : "heads"} ${off.join(", ")}.`;
+}
+
+/** The largest difference between two ways to the same numbers. */
+export function largestDifference(one, other) {
+  return Math.max(...one.map((value, j) => Math.abs(value - other[j])));
+}
+
 /** What switching one head did to the chosen feature, from the two sums themselves. */
 function effect(head, s, mix) {
   const isOff = s.off.includes(head);
@@ -138,13 +150,12 @@ function render({ model, el }) {
   ofHead = controls.buttons.map((button, h) => [button, strip.blocks[h], readout.rowOf(h)]);
   const happened = element("p", { class: "mha-mix-happened", "data-role": "happened" });
   const largest = element("b", { "data-role": "largest" });
-  const sub = (letter, index) => [letter, element("sub", { text: index })];
-  const plus = () => (b_o ? [" + ", ...sub("b", "O")] : []);
-  const block = (h) => [...sub(" z", h), ...sub(" W", "O"), element("sup", { text: `(${h})` })];
+  const plus = () => (b_o ? [" + ", ...withIndex("b", "O")] : []);
+  const block = (h) => [...withIndex(" z", h), ...withIndex(" W", "O"), element("sup", { text: `(${h})` })];
   const some = nFeatures < dModel ? `first ${nFeatures} of ${dModel}` : dModel;
   const last = nHeads - 1;
   const sum = last ? [...block(0), last > 1 ? " + … +" : " +", ...block(last)] : block(0);
-  const row = last ? [...sub("z", 0), last > 1 ? " … " : " ", ...sub("z", last)] : sub("z", 0);
+  const row = last ? [...withIndex("z", 0), last > 1 ? " … " : " ", ...withIndex("z", last)] : sub("z", 0);
   const key = (dashed) =>
     element("span", { class: "mha-mix-key", "data-dashed": dashed ? "" : null, "aria-hidden": "true" });
   const way = (mark, name, ...formula) =>
@@ -160,7 +171,7 @@ function render({ model, el }) {
       element(
         "div",
         { class: "mha-mix-ways" },
-        way("①", "Concatenate, then multiply", "y = [", ...row, "] ", ...sub("W", "O"), ...plus()),
+        way("①", "Concatenate, then multiply", "y = [", ...row, "] ", ...withIndex("W", "O"), ...plus()),
         strip.node,
         plots.bars,
         way("②", "Multiply head by head, then add", "y =", ...sum, ...plus()),
@@ -202,15 +213,16 @@ function render({ model, el }) {
       plots.update(s, mix);
       readout.update(s, mix);
       left.update(s, mix);
-      largest.dataset.value = Math.max(...mix.sums.map((sum, j) => Math.abs(sum - mix.product[j])));
+      largest.dataset.value = largestDifference(mix.sums, mix.product);
       write(largest, Number(largest.dataset.value) ? numberText(Number(largest.dataset.value)) : "0");
 
+      const changed = drawn && s.token !== drawn.token;
+      const moved = drawn && s.feature !== drawn.feature;
       if (heads.length) lastHead = heads.length === 1 ? heads[0] : null;
+      else if (changed) lastHead = null; // it was switched for another token
       const told = lastHead === null ? "" : effect(lastHead, s, mix);
       const value = mix.text(mix.sums[s.feature]);
-      write(happened, told ? `${told[0].toUpperCase()}${told.slice(1)}.` : START);
-      const moved = drawn && s.feature !== drawn.feature;
-      const changed = drawn && s.token !== drawn.token;
+      write(happened, told ? `${told[0].toUpperCase()}${told.slice(1)}.` : standing(s.off, nHeads, b_o));
       drawn = s;
       if (changed) {
         return `token ${names[s.token]}: feature ${s.feature} is ${value}, length of y ${numberText(mix.length)}`;

@@ -1,4 +1,4 @@
-import { angleBetween, cosine, lengthOf, lookUp } from "./arrows.js";
+import { angleBetween, cleared, cosine, lengthOf, lookUp } from "./arrows.js";
 import { element, fixedText, weightText, write } from "./dom.js";
 import { frame } from "./frame.js";
 import { arrowPlane } from "./arrow_plane.js";
@@ -6,8 +6,8 @@ import { arrowControls, arrowText, lookupSettings } from "./lookup_controls.js";
 import { lookupTable, scoreText, valueAxis, withUnit } from "./lookup_table.js";
 
 const STATE = ["query", "key_arrows", "temperature", "measure", "chosen", "key", "values", "names", "unit"];
-const STRICT = 0.95; // of the weight on one key: nearly a strict lookup
-const EVEN = 0.01; // how far from 1/n all weights lie: nearly the mean
+const ALONE = 0.95; // of the weight on one key: nearly that key alone
+const EVEN = 0.01; // how far from 1/n all weights lie: nearly equal
 
 /** The model's state, what follows from it, and all arrows, the query last. */
 function snapshot(model) {
@@ -38,33 +38,36 @@ function heaviest({ names, all }) {
   return top.length === 1 ? `${who} weighs most, ${weight}` : `${who} weigh most, ${weight} each`;
 }
 
-/** Where this lookup lies between a dictionary and a plain mean, and what the lengths do. */
+/** Where this lookup lies between the best key alone and a plain mean, and what the lengths do. */
 export function status(s) {
   const { names, values, unit, measure, all } = s;
   const count = names.length;
   const top = largest(all.weights);
-  const mean = withUnit(values.reduce((sum, value) => sum + value, 0) / count, unit);
+  const sum = values.reduce((total, value) => total + value, 0);
+  const mean = withUnit(cleared(sum / count, values), unit);
   const spread = Math.max(...all.weights.map((weight) => Math.abs(weight - 1 / count)));
   const said = [];
   if (spread < 1e-9) said.push(`Every weight is 1/${count}: the output is the mean of the values, ${mean}.`);
   else if (spread <= EVEN) {
     const near = (Math.ceil(1000 * spread) / 1000).toFixed(3);
-    said.push(`All weights lie within ${near} of 1/${count}: nearly the mean of the values, ${mean}.`);
+    said.push(`All weights lie within ${near} of 1/${count}. The plain mean of the values is ${mean}.`);
   } else if (top.length > 1) {
-    said.push(`A strict lookup could not choose: ${heaviest(s)}.`);
+    said.push(`No key alone is the best: ${heaviest(s)}.`);
   } else {
-    const strict = withUnit(values[top[0]], unit);
+    const best = withUnit(values[top[0]], unit);
     const [name, weight] = [names[top[0]], all.weights[top[0]]];
     said.push(
-      weight >= STRICT
-        ? `Nearly a strict lookup, which gives ${strict}: ${name} takes ${weightText(weight)} of the weight.`
-        : `A strict lookup gives ${strict}, the mean of the values ${mean}. Here ${heaviest(s)}.`,
+      weight >= ALONE
+        ? `${name} takes ${weightText(weight)} of the weight: nearly the best key alone, which gives ${best}.`
+        : `The best key alone gives ${best}, the mean of the values ${mean}. Here ${heaviest(s)}.`,
     );
   }
   const cosines = s.keys.map((key) => cosine(s.query, key));
   const nearest = largest(cosines)[0];
   if (top.length === 1 && cosines[nearest] - cosines[top[0]] > 1e-9) {
-    said.push(`The query points more nearly to ${names[nearest]}: ${names[top[0]]} wins by its length.`);
+    const longer = lengthOf(s.keys[top[0]]) > lengthOf(s.keys[nearest]);
+    const by = longer ? "by its length" : "by being shorter";
+    said.push(`The query points more nearly to ${names[nearest]}: ${names[top[0]]} wins ${by}.`);
   }
   const short = s.arrows.filter(({ tip }) => !lengthOf(tip)).map(({ name }) => name);
   if (measure === "cosine" && short.length) {
@@ -181,6 +184,7 @@ function render({ model, el }) {
     state,
   );
 
+  let drawn = null;
   return view.show({
     el,
     root,
@@ -190,7 +194,14 @@ function render({ model, el }) {
       for (const part of [plane, arrow, settings, pair, table, axis]) part.update(s);
       write(state, status(s));
       const { name, tip } = s.arrows.find((one) => one.arrow === s.chosen);
-      return `${name} at ${arrowText(tip)}: output ${withUnit(s.all.output, s.unit)}, ${heaviest(s)}`;
+      const changed = (trait) => drawn !== null && s[trait] !== drawn[trait];
+      const said = [];
+      if (changed("key")) said.push(`score of ${s.names[s.key]} ${scoreText(s.all.scores[s.key])}`);
+      if (changed("measure")) said.push(s.measure === "cosine" ? "cosine" : "dot product");
+      if (changed("temperature")) said.push(`temperature ${s.temperature}`);
+      said.push(`${name} at ${arrowText(tip)}: output ${withUnit(s.all.output, s.unit)}, ${heaviest(s)}`);
+      drawn = s;
+      return said.join("; ");
     },
   });
 }

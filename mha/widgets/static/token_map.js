@@ -1,6 +1,6 @@
 // One map of weights, large: tokens on both axes, a cursor, and the chosen row as bars and numbers.
 
-import { colourIndex, element, weightText, write } from "./dom.js";
+import { colourIndex, element, plainKey, weightText, write } from "./dom.js";
 
 const CELL = { least: 13, most: 44 }; // CSS pixels
 
@@ -144,7 +144,7 @@ export function tokenMap({ id, put, on, signal, describedBy }) {
     tip.hidden = true;
   });
   on(map, "keydown", (event) => {
-    if (event.altKey || event.ctrlKey || event.metaKey) return;
+    if (!plainKey(event)) return;
     let { query, key } = now.s;
     const last = tokens.length - 1;
     if (event.key === "ArrowUp") query = Math.max(0, query - 1);
