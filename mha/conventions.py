@@ -3,7 +3,7 @@
 Here a mask is bool, True = may attend. BERT in `transformers` adds a bias to the logits, 0 or −∞.
 nn.MultiheadAttention takes bool masks, True = blocked, in two arguments; this package's mask gives
 it the opposite, without an error. F.scaled_dot_product_attention reads bool as this package does.
-A 0/1 mask of floats is added by all of torch, to no visible effect.
+Both add a 0/1 mask of floats to the logits, which hides nothing.
 """
 
 import math
