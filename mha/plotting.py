@@ -58,6 +58,45 @@ def weight_map(weights, queries, keys=None, *, ax=None, numbers=False):
     return ax
 
 
+def signed_map(values, rows, columns=None, *, ax=None):
+    """A matrix of signed numbers as a heat map centred at 0, each number in its cell.
+
+    Parameters
+    ----------
+    values : array, n m
+        The colours run from minus the largest size to the largest size.
+    rows, columns : list of str
+        Labels; columns default to the rows.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ValueError
+        If the labels don't fit the values.
+    """
+    values = np.asarray(values)
+    columns = rows if columns is None else columns
+    if values.shape != (len(rows), len(columns)):
+        raise ValueError(f"values have shape {values.shape}, the labels say "
+                         f"({len(rows)}, {len(columns)}): pass one label a row and one a column")
+    if ax is None:
+        ax = plt.figure(figsize=(0.75 * len(columns) + 1.2, 0.6 * len(rows) + 1)).gca()
+    most = np.abs(values).max()
+    sns.heatmap(values, vmin=-most, vmax=most, cmap="vlag", cbar=False, ax=ax, linewidths=0.5,
+                linecolor="0.9", xticklabels=columns, yticklabels=rows)
+    for (i, j), value in np.ndenumerate(values):
+        dark = value > 0.84 * most or value < -0.9 * most  # a contrast of 4.4 or more in each cell
+        ax.text(j + 0.5, i + 0.5, f"{value:+.3f}".replace("-", "−"), size=9,
+                color="white" if dark else "black", ha="center", va="center")
+    ax.tick_params(axis="y", rotation=0, length=0)
+    ax.tick_params(axis="x", length=0)
+    return ax
+
+
 def head_maps(weights, tokens, *, names=None, columns=4, numbers=False):
     """Several heads side by side, each named above its map.
 

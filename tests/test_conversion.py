@@ -501,6 +501,13 @@ def replaced(path, part):
     return attention
 
 
+def test_no_word_on_positions_means_absolute_ones():
+    attention = changed(position_embedding_type=None)
+    x = torch.randn(2, 3, 66, dtype=torch.float64)
+    ours = MultiHeadAttention.from_bert(attention)
+    torch.testing.assert_close(ours(x), attention.output.dense(attention.self(x)[0]))
+
+
 def relative():
     """Build what transformers 4 had for relative positions."""
     attention = changed(position_embedding_type="relative_key")

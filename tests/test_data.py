@@ -25,7 +25,7 @@ def test_each_call_gives_a_copy():
     "name", ["relation", "", "relations.json", "Relations", "../data/relations", "./relations"]
 )
 def test_what_is_no_name_is_refused(name):
-    message = f"there is no record {name!r}; there are relations"
+    message = f"there is no record {name!r}; there are leak, recall, relations"
     with pytest.raises(ValueError, match=re.escape(message)):
         load(name)
 

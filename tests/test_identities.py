@@ -164,12 +164,6 @@ def test_values_and_output_may_change_their_basis_together(layer, x):
     assert broken(values_by(m, m), layer(x))
 
 
-def test_a_product_has_the_rank_of_one_head(layer):
-    rows = slice(D_HEAD, 2 * D_HEAD)
-    product = layer.q_proj.weight[rows].T @ layer.k_proj.weight[rows]  # D D
-    assert torch.linalg.matrix_rank(product).item() == D_HEAD
-
-
 # cost
 
 

@@ -13,12 +13,12 @@ import mha
 PACKAGE = Path(mha.__file__).parent
 # Along the data: a module may import from its own level and from those before it.
 LEVELS = [
-    {"heads", "masks", "conventions"},
+    {"heads", "masks", "conventions", "moments"},
     {"attention", "gradients"},
     {"backends", "conversion"},
     {"layer"},
     {"cache", "pruning", "block", "bert"},
-    {"experiments", "bench", "exercises", "testing"},
+    {"experiments", "bench", "exercises", "testing", "initialisation"},
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 CORE = set().union(*LEVELS[:4])

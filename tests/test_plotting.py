@@ -16,6 +16,7 @@ from mha.plotting import (
     head_maps,
     number_grid,
     plt,
+    signed_map,
     weight_lines,
     weight_map,
 )
@@ -75,18 +76,42 @@ def test_a_number_grid_refuses_blocks_that_do_not_fit():
         number_grid(np.zeros((1, 5)), blocks=2)
 
 
-def test_numbers_can_be_read_on_every_weight():
-    def luminance(colour):
-        channels = np.asarray(to_rgb(colour))
-        curved = ((channels + 0.055) / 1.055) ** 2.4
-        linear = np.where(channels <= 0.04045, channels / 12.92, curved)
-        return linear @ [0.2126, 0.7152, 0.0722]
+def luminance(colour):
+    channels = np.asarray(to_rgb(colour))
+    curved = ((channels + 0.055) / 1.055) ** 2.4
+    linear = np.where(channels <= 0.04045, channels / 12.92, curved)
+    return linear @ [0.2126, 0.7152, 0.0722]
 
+
+def contrast(one, other):
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_numbers_can_be_read_on_every_weight():
     steps = np.linspace(0.05, 1, 96)
     ax = weight_map(steps[None], ["q"], [""] * len(steps), numbers=True)
     for weight, text in zip(steps, ax.texts, strict=True):
-        light, dark = sorted((luminance(WEIGHT_MAP(weight)), luminance(text.get_color())))[::-1]
-        assert (light + 0.05) / (dark + 0.05) >= 4.4, weight
+        assert contrast(WEIGHT_MAP(weight), text.get_color()) >= 4.4, weight
+
+
+def test_a_signed_map_is_centred_at_0_and_its_numbers_can_be_read():
+    values = np.array([[0.5, -0.25, 0.0], [0.125, -1.0, 0.4]])
+    ax = signed_map(values, ["a", "b"], ["x", "y", "z"])
+    mesh = ax.collections[0]
+    assert np.array_equal(mesh.get_array().reshape(2, 3), values)
+    assert mesh.get_clim() == (-1, 1)
+    written = [text.get_text() for text in ax.texts]
+    assert written == ["+0.500", "−0.250", "+0.000", "+0.125", "−1.000", "+0.400"]
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["x", "y", "z"]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["a", "b"]
+    steps = np.linspace(-1, 1, 201)
+    ax = signed_map(steps[None], ["a"], [""] * len(steps))
+    colours = ax.collections[0].get_cmap()((steps + 1) / 2)
+    for step, colour, text in zip(steps, colours, ax.texts, strict=True):
+        assert contrast(colour, text.get_color()) >= 4.4, step
+    with pytest.raises(ValueError, match=r"values have shape \(2, 3\), the labels say \(2, 2\)"):
+        signed_map(values, ["a", "b"])
 
 
 def test_weight_lines_are_the_columns_over_the_steps_and_carry_their_names():

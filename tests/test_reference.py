@@ -161,6 +161,7 @@ def test_a_context_of_another_width_by_hand():
     ({"w_o": np.ones((6, 2))}, "matrices that do not fit"),
     ({"w_v": np.ones((2, 6))}, "matrices that do not fit"),
     ({"mask": np.zeros((1, 1))}, "mask has dtype float64; pass bool"),
+    ({"mask": np.ones((3, 1, 1, 1), dtype=bool)}, "mask has shape"),
 ])  # fmt: skip
 def test_the_oracle_cuts_nothing_off_in_silence(change, says):
     x = np.ones((1, 1, 2))

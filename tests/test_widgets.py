@@ -407,6 +407,8 @@ def test_the_golden_file_is_what_the_reference_computes_now():
         colours["colours"] = list(bytes.fromhex(colours["colours"]))
     assert fresh.pop("colours") == pytest.approx(stored.pop("colours"), abs=1)
     assert fresh.pop("empty_rows") == pytest.approx(stored.pop("empty_rows"), abs=1e-8)
+    for found, kept in zip(fresh.pop("scaled"), stored.pop("scaled"), strict=True):
+        assert found == pytest.approx(kept, rel=1e-9, abs=1e-8)
     assert fresh == stored
     assert len(cases) == len(stored_cases) == 7 * 4 * 2
     for case, kept in zip(cases, stored_cases, strict=True):

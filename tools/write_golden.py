@@ -10,12 +10,23 @@ import pathlib
 import numpy as np
 
 from mha.plotting import WEIGHT_MAP
+from mha.reference.backward import d_masked_softmax
 from mha.reference.loops import attend
+from mha.widgets.scaling_explorer import standard_normals
 
 PATH = pathlib.Path(__file__).parent.parent / "tests" / "js" / "golden.json"
 N_QUERIES, N_KEYS, D_MODEL = 3, 5, 24  # 24 is the least width that all choices divide
 HEADS = (1, 2, 3, 4, 6, 12, 24)
 TEMPERATURE = 0.37
+JACOBIANS = ((2, 1.0, 0.1), (3, 0.37, 2.0), (5, 0.05, 0.1), (7, 20.0, 4.0), (12, 1.5, 2.0))
+SCALINGS = (  # d_k, scale, mean, correlation, seed, row
+    (64, "1/√d_k", 0.0, 0.0, 2, 0),
+    (1, "1", 1.0, -0.95, 0, 63),
+    (2, "1/d_k", -0.35, 0.95, 3, 5),
+    (1024, "1", 0.0, 0.0, 9999, 17),
+    (512, "1", 1.0, 0.95, 7, 31),
+    (1024, "1/d_k", -1.0, 0.5, 11, 2),
+)
 HALVES = (0.0, -0.0, 1.0, -2.5, 1 / 3, 65504.0, 2**-14, 2**-24, -(2**-15), math.inf, -math.inf)
 
 
@@ -42,6 +53,9 @@ def golden():
         "cases": list(_cases(q.astype(np.float64), k.astype(np.float64))),
         "colours": WEIGHT_MAP(range(256), bytes=True)[:, :3].tobytes().hex(),
         "empty_rows": _empty_rows(q.astype(np.float64), k.astype(np.float64)),
+        "jacobians": list(_jacobians()),
+        "scalings": [list(state) for state in SCALINGS],
+        "scaled": [_scaled(*state) for state in SCALINGS],
     }
 
 
@@ -66,6 +80,47 @@ def _cases(q, k):
 def _empty_rows(q, k):
     """More queries than keys and a causal mask: the first two queries see no key."""
     return _rounded(attend(k, q, q, np.tri(N_KEYS, N_QUERIES, -2, dtype=bool), scale=0.1)[1])
+
+
+def _jacobians():
+    """The slopes of some softmaxes, by one backward pass for each weight."""
+    rng = np.random.default_rng(4)
+    for count, temperature, spread in JACOBIANS:
+        logits = (spread * rng.normal(size=count)).round(3)
+        powers = np.exp((logits - logits.max()) / temperature)
+        weights = powers / powers.sum()
+        slopes = d_masked_softmax(np.eye(count), np.tile(weights, (count, 1)))
+        yield {
+            "logits": logits.tolist(),
+            "temperature": temperature,
+            "weights": _rounded(weights),
+            "slopes": _rounded(slopes),
+            "norm": round(float(np.linalg.norm(slopes)), 9),
+            "eigenvalue": round(float(np.linalg.eigvalsh(slopes)[-1]), 9),
+        }
+
+
+def _scaled(d, scale, mean, correlation, seed, row):
+    """What random queries with their own keys give: of one row, and of all 64."""
+    factor = {"1": 1.0, "1/√d_k": d**-0.5, "1/d_k": 1 / d}[scale]
+    drawn = standard_normals(seed, np.arange(64 * 33).reshape(64, 33), d)
+    q = mean + drawn[:, 0]
+    k = mean + correlation * drawn[:, :1] + (1 - correlation**2) ** 0.5 * drawn[:, 1:]
+    logits = factor * np.einsum("rd,rkd->rk", q, k)
+    weights = np.concatenate([attend(q[r : r + 1], k[r], k[r], scale=factor)[1] for r in range(64)])
+    norms, slopes = np.empty(64), np.empty(64)
+    for r, p in enumerate(weights):
+        jacobian = d_masked_softmax(np.eye(32), np.tile(p, (32, 1)))
+        norms[r], slopes[r] = np.linalg.norm(jacobian), factor * np.linalg.norm(jacobian @ k[r])
+    rows = logits.mean(1)
+    error = rows.std(ddof=1) / 8
+    return _rounded(
+        [
+            *(*logits[row, :3], *weights[row, :3], norms[row], slopes[row]),
+            *(np.median(norms), norms.mean(), np.median(slopes), slopes.mean()),
+            *(rows.mean(), error, logits.var() + error**2, logits.var(1, ddof=1).mean()),
+        ]
+    )
 
 
 def _weights(q, k, n_heads, factor, mask):

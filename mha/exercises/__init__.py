@@ -1,9 +1,18 @@
 """Exercises of the chapters: `check("06.2", answer)` says what is right, or names the mistake."""
 
-from mha.exercises import ch01, ch02, ch06, ch07
+from mha.exercises import ch01, ch02, ch03, ch04, ch05, ch06, ch07, ch08
 from mha.exercises.frame import Unanswered, Verdict, Wrong
 
-CHECKS = {**ch01.CHECKS, **ch02.CHECKS, **ch06.CHECKS, **ch07.CHECKS}
+CHECKS = {
+    **ch01.CHECKS,
+    **ch02.CHECKS,
+    **ch03.CHECKS,
+    **ch04.CHECKS,
+    **ch05.CHECKS,
+    **ch06.CHECKS,
+    **ch07.CHECKS,
+    **ch08.CHECKS,
+}
 
 __all__ = ["CHECKS", "Verdict", "check"]
 

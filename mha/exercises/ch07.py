@@ -59,28 +59,33 @@ def _check_merge_and_mix(answer, batch, n_heads, n_tokens, d_head, d_model):
     compare(call(answer, z, w_o), right, mistakes)
 
 
-def new_w_k(answer):
-    """07.3: a function (w_k, m) -> the w_k that goes with w_q @ m."""
-    for d_model, d_head in (7, 5), (6, 3):
-        _check_new_w_k(answer, d_model, d_head)
-    return "The scores stay, and every query and key is another one."
+def new_w_o(answer):
+    """07.3: a function (w_o, order) -> the w_o of the layer whose head i was head order[i]."""
+    for d_head, d_model, order in (2, 6, [2, 0, 1]), (3, 11, [1, 4, 0, 2, 3]):
+        _check_new_w_o(answer, d_head, d_model, order)
+    return "The heads stand in another order, and the output is the same: a sum has no order."
 
 
-def _check_new_w_k(answer, d_model, d_head):
+def _check_new_w_o(answer, d_head, d_model, order):
     generator = torch.Generator().manual_seed(3)
-    w_k = torch.randn(d_model, d_head, generator=generator, dtype=torch.float64)
-    m = torch.randn(d_head, d_head, generator=generator, dtype=torch.float64)
-    inverse = m.inverse()
+    n_heads, width = len(order), len(order) * d_head
+    w_o = torch.randn(width, d_model, generator=generator, dtype=torch.float64)
+    blocks = w_o.view(n_heads, d_head, d_model)
+    inverse = torch.tensor(order).argsort()
+    strided = w_o.view(d_head, n_heads, d_model)[:, order].flatten(0, 1)
     mistakes = {
-        "The transpose is missing: w_q m (w_k m⁻¹)ᵀ = w_q m m⁻ᵀ w_kᵀ, and m m⁻ᵀ is not the "
-        "identity.": w_k @ inverse,
-        "With m on both sides the scores become w_q m mᵀ w_kᵀ.": w_k @ m,
-        "The inverse is missing: mᵀ turns round, and has to undo as well.": w_k @ m.T,
-        "Unchanged keys would meet changed queries: the scores would be others.": w_k,
-        "That is the factor alone: multiply w_k by it.": inverse.T,
-        "That is transposed: w_k has shape (D, d).": inverse @ w_k.T,
+        "That is the way back: block i of the new w_o is block order[i] of the old one.":
+            blocks[inverse].flatten(0, 1),
+        "Unchanged, each head would meet the rows of another.": w_o,
+        "A head owns d rows that stand together; those are every H-th row.": strided,
+        "The blocks are right; fuse them again into a matrix of H·d rows.": blocks[order],
+        "The heads are in the reverse order: the order is given.": blocks.flip(0).flatten(0, 1),
+        "That takes single rows, one a head: a head owns d of them.": w_o[order],
     }
-    compare(call(answer, w_k, m), w_k @ inverse.T, mistakes)
+    if d_model == width:
+        mistakes["Heads own rows of w_o; those are columns."] = (
+            w_o.view(d_model, n_heads, d_head)[:, order].flatten(1))
+    compare(call(answer, w_o, order), blocks[order].flatten(0, 1), mistakes)
 
 
-CHECKS = {"07.1": contribution, "07.2": merge_and_mix, "07.3": new_w_k}
+CHECKS = {"07.1": contribution, "07.2": merge_and_mix, "07.3": new_w_o}

@@ -4,4 +4,7 @@
 """
 
 # name: "module:function", imported when asked for; the function takes nothing, returns a dict
-EXPERIMENTS = {}
+EXPERIMENTS = {
+    "recall": "mha.experiments.recall:run",
+    "leak": "mha.experiments.leak:run",
+}

@@ -102,7 +102,8 @@ def d_masked_softmax(d_weights, weights):
     """Return d_logits, B H T S, from d_weights and the weights p, both B H T S.
 
     ∂p[i]/∂logit[k] = p[i] (δ_ik − p[k]), so d_logits[k] = p[k] (d_p[k] − Σ_i p[i] d_p[i]).
-    A hidden key has p = 0 and gets 0; so does every key of a row that sees none.
+    A hidden key has p = 0 and gets 0; so does every key of a row that sees none. The sum is d_z · z
+    of the row as well, without any weight (Dao et al. 2022, appendix B.2).
 
     >>> weights = np.array([[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]])
     >>> d_masked_softmax(np.array([[1.0, 0.0, 8.0], [1.0, 0.0, 8.0]]), weights).tolist()

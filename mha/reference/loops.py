@@ -113,6 +113,7 @@ def multi_head_attention(
     n_sharing = 1 if n_kv_heads is None else n_heads // n_kv_heads  # query heads in a group
     visible = np.ones((n_batch, n_heads, n_queries, n_keys), dtype=bool)
     if mask is not None:
+        assert (visible & mask).shape == visible.shape, f"mask has shape {mask.shape}; B H T S"
         visible = visible & mask
     gate = np.ones((n_batch, n_heads)) if head_gate is None else head_gate
     gate = np.broadcast_to(gate, (n_batch, n_heads))

@@ -47,8 +47,9 @@ def test_every_widget_view_has_its_state_and_a_picture(path):
     views = [output.data for cell in code_cells(notebook) for output in cell.outputs
              if refresh.VIEW in output.get("data", {})]
     for data in views:
-        assert data[refresh.VIEW]["model_id"] in stored
-        assert data["image/png"]
+        model = stored[data[refresh.VIEW]["model_id"]]
+        if model["model_name"] == "AnyModel":  # a stock control is a sentence on the page
+            assert data["image/png"]
 
 
 def test_it_is_stored_as_refresh_writes_it(path):

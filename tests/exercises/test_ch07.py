@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from mha import MultiHeadAttention
 from mha.exercises import check
 
 
@@ -65,21 +66,49 @@ def test_mistakes_in_merge_and_mix_are_named(answer, says):
     assert verdict.right is False and says in verdict.text, verdict
 
 
-def test_the_other_side_of_a_change_of_basis():
-    for right in (
-        lambda w, m: w @ m.inverse().T,
-        lambda w, m: torch.linalg.solve(m, w.T).T,
-        lambda w, m: w @ torch.linalg.pinv(m.T),
-    ):
-        assert check("07.3", right).right is True
-    for answer, says in [
-        (lambda w, m: w @ m.inverse(), "The transpose is missing"),
-        (lambda w, m: w @ m.inverse().T if len(m) == 5 else w, "Unchanged keys"),
-        (lambda w, m: w @ m, "m on both sides"),
-        (lambda w, m: w @ m.T, "The inverse is missing"),
-        (lambda w, m: w, "Unchanged keys"),
-        (lambda w, m: m.inverse().T, "the factor alone"),
-        (lambda w, m: (w @ m.inverse().T).T, "That is transposed"),
-    ]:
-        verdict = check("07.3", answer)
-        assert verdict.right is False and says in verdict.text, verdict
+def in_blocks(w, order):
+    return w.view(len(order), -1, w.shape[1])  # H d D
+
+
+def rows_in(order, d):
+    return [h * d + c for h in order for c in range(d)]
+
+
+@pytest.mark.parametrize("answer", [
+    lambda w, order: in_blocks(w, order)[order].flatten(0, 1),
+    lambda w, order: w[rows_in(order, len(w) // len(order))],
+    lambda w, order: torch.cat([in_blocks(w, order)[h] for h in order]),
+    lambda w, order: np.concatenate([in_blocks(w, order).numpy()[h] for h in order]),
+], ids=["blocks", "rows", "cat", "numpy"])
+def test_reordered_heads_may_be_written_several_ways(answer):
+    assert check("07.3", answer).right is True
+
+
+@pytest.mark.parametrize(("answer", "says"), [
+    (lambda w, order: in_blocks(w, order)[np.argsort(order)].flatten(0, 1), "That is the way back"),
+    (lambda w, order: w, "Unchanged, each head"),
+    (lambda w, order: w.view(-1, len(order), w.shape[1])[:, order].flatten(0, 1), "every H-th row"),
+    (lambda w, order: in_blocks(w, order)[order], "fuse them again"),
+    (lambda w, order: in_blocks(w, order).flip(0).flatten(0, 1), "in the reverse order"),
+    (lambda w, order: w[order], "single rows"),
+    (lambda w, order: w.T.view(len(order), -1, len(w))[order].flatten(0, 1).T, "those are columns"),
+    (lambda w, order: w.view(3, 2, 6)[order].flatten(0, 1), "raised RuntimeError"),
+    (lambda w, order: None, "returns None"),
+])
+def test_mistakes_in_reordered_heads_are_named(answer, says):
+    verdict = check("07.3", answer)
+    assert verdict.right is False and says in verdict.text, verdict
+
+
+def test_the_new_w_o_is_that_of_the_reordered_layer():
+    d_model, order, d = 15, [1, 4, 0, 2, 3], 3
+    layer = MultiHeadAttention(d_model, len(order))
+    rows, other = rows_in(order, d), MultiHeadAttention(d_model, len(order))
+    numbers = layer.state_dict()
+    for name in ("q_proj.weight", "k_proj.weight", "v_proj.weight"):
+        numbers[name] = numbers[name][rows]
+    w_o = in_blocks(numbers["out_proj.weight"].T, order)[order].flatten(0, 1)
+    other.load_state_dict(numbers | {"out_proj.weight": w_o.T})
+    x = torch.randn(2, 7, d_model)
+    torch.testing.assert_close(other(x), layer(x))
+

@@ -31,12 +31,19 @@ export function angleBetween(one, other) {
 /** Six decimals, and no minus zero. */
 const rounded = (value) => Number(value.toFixed(DECIMALS)) + 0;
 
-/** The arrow of a direction and a length, which rounding may have made a little too long before. */
+/** Six decimals, towards 0, but for what doubles leave of a rounder number. */
+const cut = (value) => rounded(Math.trunc(value * 10 ** DECIMALS + Math.sign(value) * 1e-3) / 10 ** DECIMALS);
+
+/** The arrow of a direction and a length; rounding never makes it longer than the longest. */
 export function fromPolar(degrees, length) {
   const angle = (degrees * Math.PI) / 180;
-  const most = Math.min(length, LONGEST);
-  return [rounded(most * Math.cos(angle)), rounded(most * Math.sin(angle))];
+  const exact = [Math.cos, Math.sin].map((one) => Math.min(length, LONGEST) * one(angle));
+  const arrow = exact.map(rounded);
+  return lengthOf(arrow) > LONGEST + 1e-9 ? exact.map(cut) : arrow;
 }
+
+/** Whether an arrow is as long as the plane shows. */
+export const atLongest = (arrow) => lengthOf(arrow) > LONGEST - 1e-5;
 
 /** The arrow to a point of the plane, to `decimals`; beyond the longest, the one that points there. */
 export function arrowTo(point, decimals = 2) {
@@ -48,13 +55,14 @@ export function arrowTo(point, decimals = 2) {
 export function stepped(arrow, axis, step) {
   const most = Math.sqrt(Math.max(0, LONGEST ** 2 - arrow[1 - axis] ** 2));
   const moved = [...arrow];
-  moved[axis] = rounded(Math.max(-most, Math.min(most, arrow[axis] + step)));
+  moved[axis] = rounded(Math.max(-cut(most), Math.min(cut(most), arrow[axis] + step)));
   return moved;
 }
 
-/** A sum of the values, 0 where only rounding is left of it. */
-export function cleared(sum, values) {
-  return Math.abs(sum) < 1e-12 * Math.max(...values.map(Math.abs)) ? 0 : sum;
+/** The sum of some terms, 0 where only rounding is left of it. */
+export function cleared(terms) {
+  const sum = terms.reduce((total, term) => total + term, 0);
+  return Math.abs(sum) < 1e-12 * Math.max(...terms.map(Math.abs)) ? 0 : sum;
 }
 
 /** score = q·k or cosine; logit = score / temperature; weights = softmax; output = Σ weight · value. */
@@ -62,6 +70,5 @@ export function lookUp({ query, keys, values, temperature, measure }) {
   const scores = keys.map((key) => (measure === "cosine" ? cosine(query, key) : dot(query, key)));
   const logits = scores.map((score) => score / temperature);
   const weights = [...maskedSoftmax(logits, keys.length)];
-  const output = weights.reduce((sum, weight, j) => sum + weight * values[j], 0);
-  return { scores, logits, weights, output: cleared(output, values) };
+  return { scores, logits, weights, output: cleared(weights.map((weight, j) => weight * values[j])) };
 }

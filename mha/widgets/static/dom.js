@@ -87,6 +87,24 @@ export function placeByKey(event, now, count) {
   return Math.max(0, Math.min(count - 1, places[event.key]));
 }
 
+/** Where a key moves from the cell in row i and column k of `count` each; null where it moves nowhere. */
+export function cellByKey(event, [i, k], count) {
+  const last = count - 1;
+  const places = {
+    ArrowLeft: [i, Math.max(0, k - 1)],
+    ArrowRight: [i, Math.min(last, k + 1)],
+    ArrowUp: [Math.max(0, i - 1), k],
+    ArrowDown: [Math.min(last, i + 1), k],
+    Home: [i, 0],
+    End: [i, last],
+    PageUp: [0, k],
+    PageDown: [last, k],
+  };
+  if (!(event.key in places) || !plainKey(event)) return null;
+  event.preventDefault();
+  return places[event.key];
+}
+
 /** A letter with an index below it. */
 export function withIndex(letter, index) {
   return [letter, element("sub", { text: index })];
@@ -157,4 +175,13 @@ export function numberText(value) {
 export function fixedText(value, digits) {
   const text = Math.abs(value).toFixed(digits);
   return (value < 0 && Number(text) ? "−" : "") + text;
+}
+
+/** Tokens that can be told apart: the second "the" is "the (2)". */
+export function distinct(tokens) {
+  return tokens.map((token, i) => {
+    const before = tokens.slice(0, i).filter((one) => one === token).length;
+    const several = tokens.indexOf(token) !== tokens.lastIndexOf(token);
+    return several ? `${token} (${before + 1})` : token;
+  });
 }

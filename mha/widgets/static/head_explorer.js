@@ -8,7 +8,7 @@ import {
   rowEntropy,
   scaleFactor,
 } from "./attention.js";
-import { element, numberText, weightColours, weightGradient, weightText, write } from "./dom.js";
+import { distinct, element, numberText, weightColours, weightGradient, weightText, write } from "./dom.js";
 import { frame } from "./frame.js";
 import { controls, ribbon, settings } from "./head_controls.js";
 import { headGrid } from "./head_grid.js";
@@ -59,15 +59,6 @@ function calculator(sentences) {
       return { scores, factor, mask, weights, entropy, most: maxEntropy(size, size, mask) };
     });
   };
-}
-
-/** Tokens that can be told apart: the second "the" is "the (2)". */
-function distinct(tokens) {
-  return tokens.map((token, i) => {
-    const before = tokens.slice(0, i).filter((one) => one === token).length;
-    const several = tokens.indexOf(token) !== tokens.lastIndexOf(token);
-    return several ? `${token} (${before + 1})` : token;
-  });
 }
 
 /** The chosen cell in words: two selects and the numbers, from score to weight. */

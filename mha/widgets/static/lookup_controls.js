@@ -1,6 +1,6 @@
 // What the reader sets: an arrow by direction and length, how arrows are compared, the temperature.
 
-import { LONGEST, direction, fromPolar, lengthOf } from "./arrows.js";
+import { LONGEST, atLongest, direction, fromPolar, lengthOf } from "./arrows.js";
 import { element, fixedText, write } from "./dom.js";
 
 const HOTTEST = 20; // as in soft_lookup.py; the coldest is 1/20, so that 1 is in the middle
@@ -11,6 +11,20 @@ export function arrowText(arrow) {
   return `(${arrow.map((one) => fixedText(one, 2)).join(", ")})`;
 }
 
+const COMPASS = ["east", "north", "west", "south"];
+const SIDES = ["the right", "up", "the left", "down"];
+
+/** "53° north of east" where keys bear such names, else "53° up from the right"; whole degrees. */
+export function headingText(degrees, names) {
+  const compass = names.some((name) => COMPASS.includes(name.trim().toLowerCase()));
+  const words = compass ? COMPASS : SIDES;
+  const turn = ((Math.round(degrees) % 360) + 360) % 360;
+  if (turn % 90 === 0) return compass || turn % 180 ? words[turn / 90] : `to ${words[turn / 90]}`;
+  const start = turn < 90 || turn > 270 ? 0 : 2; // east or west, whichever is nearer
+  const from = Math.min(Math.abs(turn - 90 * start), 360 - turn);
+  return `${from}° ${words[turn < 180 ? 1 : 3]} ${compass ? "of" : "from"} ${words[start]}`;
+}
+
 /** A slider with its label before it and its value behind it, three cells of a grid. */
 function slider({ id, role, label, ...limits }) {
   const input = element("input", { type: "range", id: `${id}-${role}`, "data-role": role, ...limits });
@@ -18,9 +32,9 @@ function slider({ id, role, label, ...limits }) {
   return {
     input,
     cells: [element("label", { for: input.id, text: label }), input, out],
-    show(value, text) {
+    show(value, text, spoken = text) {
       input.value = value;
-      input.setAttribute("aria-valuetext", text);
+      input.setAttribute("aria-valuetext", spoken);
       write(out, text);
     },
   };
@@ -32,6 +46,7 @@ export function arrowControls({ id, on, move, choose }) {
   const where = element("span", { id: `${id}-where`, "data-role": "where" });
   const turn = slider({ id, role: "direction", label: "direction", min: 0, max: 360, step: 1 });
   const stretch = slider({ id, role: "length", label: "length", min: 0, max: LONGEST, step: 0.05 });
+  const heads = element("p", { class: "mha-lookup-heading", "data-role": "heading" });
   const headings = new Map(); // arrow -> its last direction, for when its length is 0
   let now = null; // what update() was last given
   let names = null;
@@ -46,11 +61,14 @@ export function arrowControls({ id, on, move, choose }) {
   function show() {
     const degrees = heading();
     headings.set(now.chosen, degrees);
+    const words = headingText(degrees, names);
     // 0 and 360 are the same direction: the slider stays at the end it was moved to
     const same = Math.abs(((turn.input.value - degrees + 540) % 360) - 180) < 0.5;
-    turn.show(same ? turn.input.value : Math.round(degrees), `${(Math.round(degrees) % 360).toFixed(0)}°`);
+    turn.show(same ? turn.input.value : Math.round(degrees), `${(Math.round(degrees) % 360).toFixed(0)}°`, words);
     stretch.show(lengthOf(now.tip), lengthOf(now.tip).toFixed(2));
     write(where, arrowText(now.tip));
+    const pointing = lengthOf(now.tip) ? `points ${words}` : "length 0: points nowhere";
+    write(heads, atLongest(now.tip) ? `${pointing}; length ${LONGEST} is the longest` : pointing);
   }
   return {
     node: element(
@@ -60,6 +78,7 @@ export function arrowControls({ id, on, move, choose }) {
       element("span", { class: "mha-lookup-which" }, select, where),
       ...turn.cells,
       ...stretch.cells,
+      heads,
     ),
     update(state) {
       if (names !== state.names) {

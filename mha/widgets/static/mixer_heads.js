@@ -1,6 +1,6 @@
 // What the reader sets: the token, and which heads take part.
 
-import { element, placeByKey, write } from "./dom.js";
+import { element, numberText, placeByKey, write } from "./dom.js";
 import { inHeadColour } from "./head_colours.js";
 
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 2 });
@@ -14,7 +14,12 @@ export function shortText(length) {
   return length < 1000 ? length.toFixed(0) : compact.format(length);
 }
 
-/** `names` are the tokens, told apart; `point(head)` outlines a head, `point(null)` none. */
+/** "5.66 (now 77 % of it)"; no share of a length 0. */
+export function shareText(length, full) {
+  return full ? `${numberText(full)} (now ${numberText((100 * length) / full)} % of it)` : "0";
+}
+
+/** `names` are the tokens, told apart; `point(by, head)` outlines a head, or null for none. */
 export function mixerControls({ id, names, nHeads, put, on, point }) {
   const token = element("select", { id: `${id}-token`, "data-role": "token" });
   names.forEach((text, value) => token.append(element("option", { value, text })));
@@ -71,7 +76,6 @@ export function mixerControls({ id, names, nHeads, put, on, point }) {
     const head = placeByKey(event, Number(headOf(event)), nHeads);
     if (head !== null) focus(head);
   });
-  const over = { pointer: null, focus: null }; // the head under each; the pointer's comes first
   const entering = {
     pointerover: ["pointer", true],
     pointerout: ["pointer", false],
@@ -81,10 +85,12 @@ export function mixerControls({ id, names, nHeads, put, on, point }) {
   for (const [type, [by, enters]] of Object.entries(entering)) {
     on(bar, type, (event) => {
       const head = headOf(event);
-      over[by] = enters && head !== undefined ? Number(head) : null;
-      point(over.pointer ?? over.focus);
+      point(by, enters && head !== undefined ? Number(head) : null);
     });
   }
+
+  const [length, share] = ["length-beside", "share"].map((role) => element("b", { "data-role": role }));
+  const left = element("p", { class: "mha-mix-beside" }, "length of y ", length, ", with all heads on ", share);
 
   function focus(head) {
     heads.forEach(({ button }, h) => {
@@ -101,11 +107,14 @@ export function mixerControls({ id, names, nHeads, put, on, point }) {
       element("p", { class: "mha-mix-every" }, ...all),
       label,
       bar,
+      left,
     ),
     buttons: heads.map(({ button }) => button),
     update(s, mix) {
       off = s.off;
       token.value = s.token;
+      write(length, numberText(mix.length));
+      write(share, shareText(mix.length, mix.fullLength));
       heads.forEach(({ button, length }, h) => {
         button.setAttribute("aria-pressed", !off.includes(h));
         write(length, shortText(mix.lengths[h]));

@@ -19,6 +19,15 @@ export function tickSteps(low, high) {
   return { ticks, digits: Math.max(0, -Math.floor(Math.log10(step) + 1e-9)) };
 }
 
+const compactTick = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+
+/** A tick where five letters have room: 0.25, 250, 25K, 2e−7. */
+export function tickText(value, digits) {
+  const plain = digits > 4 ? value.toExponential(0) : value.toFixed(digits);
+  const text = Number(value.toFixed(digits)) === 0 ? "0" : Math.abs(value) < 1e4 ? plain : compactTick.format(value);
+  return digits > 0 && digits < 5 && text === "0" ? (0).toFixed(digits) : text.replaceAll("-", "−");
+}
+
 /** The concatenated z, cut into blocks: bars for the numbers of each head, flat where it is off. */
 export function concatStrip({ nHeads }) {
   const blocks = Array.from({ length: nHeads }, (_, h) => {
@@ -97,7 +106,7 @@ function columnPlot(nFeatures, shapes) {
       const { ticks: at, digits } = tickSteps(low, high);
       ticks.replaceChildren(
         ...at.map((value) => {
-          const tick = element("span", { text: value.toFixed(digits).replace("-", "−") });
+          const tick = element("span", { text: tickText(value, digits) });
           tick.style.setProperty("top", `${place(value)}%`);
           return tick;
         }),
@@ -174,10 +183,10 @@ export function outputPlots({ nHeads, nFeatures, put, on, point, describedBy }) 
     if (event.pointerType === "touch") return;
     const part = event.target.closest(".mha-mix-part");
     tip.hidden = !part;
-    if (!part) return point(null);
+    if (!part) return point("pointer", null);
     const head = Number(part.dataset.head);
     const feature = two.featureAt(event);
-    point(head < nHeads ? head : null);
+    point("pointer", head < nHeads ? head : null);
     const value = head < nHeads ? now.mix.contributions[head * nFeatures + feature] : now.mix.bias[feature];
     write(tip, `feature ${feature}, ${head < nHeads ? `head ${head}` : "b_O"}: ${now.mix.text(value)}`);
     const inLeftHalf = feature < nFeatures / 2; // then the tip lies to the right of the column
@@ -187,7 +196,7 @@ export function outputPlots({ nHeads, nFeatures, put, on, point, describedBy }) 
   });
   on(two.plot, "pointerleave", () => {
     tip.hidden = true;
-    point(null);
+    point("pointer", null);
   });
 
   return {

@@ -129,7 +129,10 @@ function render({ model, el }) {
 
   let ofHead = []; // ofHead[h]: the nodes that are head h's
   let pointed = null;
-  const point = (head) => {
+  const over = { pointer: null, focus: null }; // the head under each; the pointer's comes first
+  const point = (by, which) => {
+    over[by] = which;
+    const head = over.pointer ?? over.focus;
     if (head === pointed) return;
     for (const [one, on] of [
       [pointed, false],
@@ -155,7 +158,7 @@ function render({ model, el }) {
   const some = nFeatures < dModel ? `first ${nFeatures} of ${dModel}` : dModel;
   const last = nHeads - 1;
   const sum = last ? [...block(0), last > 1 ? " + … +" : " +", ...block(last)] : block(0);
-  const row = last ? [...withIndex("z", 0), last > 1 ? " … " : " ", ...withIndex("z", last)] : sub("z", 0);
+  const row = last ? [...withIndex("z", 0), last > 1 ? " … " : " ", ...withIndex("z", last)] : withIndex("z", 0);
   const key = (dashed) =>
     element("span", { class: "mha-mix-key", "data-dashed": dashed ? "" : null, "aria-hidden": "true" });
   const way = (mark, name, ...formula) =>

@@ -1,4 +1,4 @@
-import { angleBetween, cleared, cosine, lengthOf, lookUp } from "./arrows.js";
+import { LONGEST, angleBetween, atLongest, cleared, cosine, lengthOf, lookUp } from "./arrows.js";
 import { element, fixedText, weightText, write } from "./dom.js";
 import { frame } from "./frame.js";
 import { arrowPlane } from "./arrow_plane.js";
@@ -43,8 +43,7 @@ export function status(s) {
   const { names, values, unit, measure, all } = s;
   const count = names.length;
   const top = largest(all.weights);
-  const sum = values.reduce((total, value) => total + value, 0);
-  const mean = withUnit(cleared(sum / count, values), unit);
+  const mean = withUnit(cleared(values) / count, unit);
   const spread = Math.max(...all.weights.map((weight) => Math.abs(weight - 1 / count)));
   const said = [];
   if (spread < 1e-9) said.push(`Every weight is 1/${count}: the output is the mean of the values, ${mean}.`);
@@ -58,7 +57,7 @@ export function status(s) {
     const [name, weight] = [names[top[0]], all.weights[top[0]]];
     said.push(
       weight >= ALONE
-        ? `${name} takes ${weightText(weight)} of the weight: nearly the best key alone, which gives ${best}.`
+        ? `${name} takes ${weightText(weight)} of the weight. The best key alone gives ${best}.`
         : `The best key alone gives ${best}, the mean of the values ${mean}. Here ${heaviest(s)}.`,
     );
   }
@@ -161,6 +160,7 @@ function render({ model, el }) {
   const pair = pairLine(parts);
   const table = lookupTable(parts);
   const axis = valueAxis();
+  const now = element("p", { class: "mha-lookup-now", "aria-hidden": "true", "data-role": "now" }); // the live region says it
   const state = element("p", { class: "mha-lookup-status", "data-role": "status" });
   const help = element("p", {
     class: "mha-lookup-help",
@@ -176,6 +176,7 @@ function render({ model, el }) {
         "div",
         { class: "mha-lookup-left" },
         plane.node,
+        now,
         arrow.node,
         element("div", { class: "mha-lookup-end" }, help, settings.again),
       ),
@@ -192,6 +193,7 @@ function render({ model, el }) {
     drawAll() {
       const s = snapshot(model);
       for (const part of [plane, arrow, settings, pair, table, axis]) part.update(s);
+      write(now, `output ${withUnit(s.all.output, s.unit)}: ${heaviest(s)}`);
       write(state, status(s));
       const { name, tip } = s.arrows.find((one) => one.arrow === s.chosen);
       const changed = (trait) => drawn !== null && s[trait] !== drawn[trait];
@@ -200,6 +202,7 @@ function render({ model, el }) {
       if (changed("measure")) said.push(s.measure === "cosine" ? "cosine" : "dot product");
       if (changed("temperature")) said.push(`temperature ${s.temperature}`);
       said.push(`${name} at ${arrowText(tip)}: output ${withUnit(s.all.output, s.unit)}, ${heaviest(s)}`);
+      if (drawn !== null && atLongest(tip)) said.push(`length ${LONGEST} is the longest`);
       drawn = s;
       return said.join("; ");
     },
