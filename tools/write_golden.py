@@ -54,6 +54,7 @@ def golden():
         "colours": WEIGHT_MAP(range(256), bytes=True)[:, :3].tobytes().hex(),
         "empty_rows": _empty_rows(q.astype(np.float64), k.astype(np.float64)),
         "jacobians": list(_jacobians()),
+        "painted": list(_painted()),
         "scalings": [list(state) for state in SCALINGS],
         "scaled": [_scaled(*state) for state in SCALINGS],
     }
@@ -121,6 +122,39 @@ def _scaled(d, scale, mean, correlation, seed, row):
             *(rows.mean(), error, logits.var() + error**2, logits.var(1, ddof=1).mean()),
         ]
     )
+
+
+def _painted():
+    """What MaskPainter's readings make of masks; null for NaN."""
+    rng = np.random.default_rng(6)
+    for count in (1, 3, 5):
+        stored = (3 * rng.normal(size=(count, count))).astype("<f2")
+        logits, mask = stored.astype(np.float64), rng.random((count, count)) < 0.5
+        mask[0], mask[-1] = False, True
+        hidden = np.where(mask, 0, -np.inf)
+        far = (stored.astype(np.float32) + np.where(mask, 0, np.float32(-1e9))).astype(np.float64)
+        table = {
+            "attend": np.where(mask.any(1, keepdims=True), _softmax(logits + hidden), 0),
+            "blocked": _softmax(np.where(mask, -np.inf, logits)),
+            "added": _softmax(logits + mask),
+            "minus 1e9": _softmax(far),
+            "naive": _softmax(logits + hidden),
+            "late": _softmax(logits) * mask,
+        }
+        yield {
+            "logits": stored.tobytes().hex(),
+            "mask": mask.astype(int).ravel().tolist(),
+            "readings": {
+                name: [None if math.isnan(one) else one for one in _rounded(weights)]
+                for name, weights in table.items()
+            },
+        }
+
+
+def _softmax(logits):
+    with np.errstate(invalid="ignore"):
+        powers = np.exp(logits - logits.max(1, keepdims=True))
+        return powers / powers.sum(1, keepdims=True)
 
 
 def _weights(q, k, n_heads, factor, mask):

@@ -1,6 +1,7 @@
 import { decodeFloat16 } from "./attention.js";
-import { distinct, element, weightColours, write } from "./dom.js";
+import { distinct, element, write } from "./dom.js";
 import { frame } from "./frame.js";
+import { cellPaint } from "./painter_colours.js";
 import { painterControls } from "./painter_controls.js";
 import { painterMap } from "./painter_map.js";
 import { inverted, maskFacts, readings } from "./painter_maths.js";
@@ -64,8 +65,8 @@ function render({ model, el }) {
       const [query, key] = ["query", "key"].map((name) => model.get(name));
       const all = readings(logits, count, mask);
       const s = { names, mask, query, key, logits, all, facts: maskFacts(mask, count) };
-      const colours = weightColours(theme);
-      for (const part of [controls, map, row, list]) part.update(s, colours);
+      const colour = cellPaint(theme);
+      for (const part of [controls, map, row, list]) part.update(s, colour);
       write(state, status(s));
       write(pair, pairText(s));
       const said = spoken(s, drawn);

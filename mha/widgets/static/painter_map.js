@@ -1,6 +1,7 @@
 // The mask as a table to paint in: a row for each query, a column for each key. What is visible shows its weight.
 
-import { cellByKey, colourIndex, element, plainKey, weightText, write } from "./dom.js";
+import { cellByKey, element, plainKey, write } from "./dom.js";
+import { shortText } from "./painter_words.js";
 
 const MOST_WRITTEN = 8; // tokens; of more, the numbers don't fit the cells
 
@@ -90,28 +91,20 @@ export function painterMap({ id, names, on, put, paint }) {
 
   return {
     node: element("div", { class: "mha-paint-scroll" }, grid),
-    update(state, colours) {
+    update(state, colour) {
       now = state;
       const { mask, all, query, key } = state;
       cells.forEach(({ cell, text }, at) => {
         const weight = all.attend[at];
         const chosen = at === query * count + key;
-        const words = mask[at] ? weightText(weight) : "hidden";
-        const from = 4 * colourIndex(weight);
-        const [red, green, blue, alpha] = colours.subarray(from, from + 4);
-        const colour = `rgb(${red} ${green} ${blue} / ${(alpha / 255).toFixed(3)})`;
-        if (cell.dataset.colour !== colour) {
-          cell.dataset.colour = colour;
-          cell.style.setProperty("--weight", colour);
-        }
+        colour(cell, weight);
         cell.dataset.weight = weight;
         if (cell.dataset.sees !== String(mask[at])) cell.dataset.sees = mask[at];
-        cell.toggleAttribute("data-strong", weight > 0.45);
         if (cell.getAttribute("aria-selected") !== String(chosen)) {
           cell.setAttribute("aria-selected", chosen);
           cell.setAttribute("tabindex", chosen ? 0 : -1);
         }
-        write(text, words);
+        write(text, mask[at] ? shortText(weight) : "hidden");
       });
       heads.rows.forEach((head, i) => head.toggleAttribute("data-chosen", i === query));
       heads.columns.forEach((head, j) => head.toggleAttribute("data-chosen", j === key));

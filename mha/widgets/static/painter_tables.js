@@ -1,7 +1,7 @@
 // The chosen row, spelled out: number by number, and as code reads it that means something else by the mask.
 
-import { colourIndex, element, fixedText, weightText, write } from "./dom.js";
-import { READING_NAMES, verdict } from "./painter_words.js";
+import { element, fixedText, weightText, write } from "./dom.js";
+import { READING_NAMES, shortText, verdict } from "./painter_words.js";
 
 const HEADS = ["key", "logit", "mask", "added", "sum", "weight"];
 
@@ -66,7 +66,7 @@ export function readingList({ names }) {
   list.style.setProperty("--count", count);
   return {
     node: element("div", {}, title, list),
-    update({ query, mask, facts, all }, colours) {
+    update({ query, mask, facts, all }, colour) {
       write(title, `The same row of ‘${names[query]}’ in code that reads it as …`);
       const own = mask.subarray(query * count, (query + 1) * count);
       for (const { reading, item, bars, says, heard } of items) {
@@ -74,13 +74,9 @@ export function readingList({ names }) {
         const sum = row.reduce((total, weight) => total + weight, 0);
         item.dataset.weights = row.join(" ");
         bars.forEach((bar, j) => {
-          const from = 4 * (Number.isNaN(row[j]) ? 0 : colourIndex(row[j]));
-          const [red, green, blue, alpha] = colours.subarray(from, from + 4);
-          bar.style.setProperty("--weight", `rgb(${red} ${green} ${blue} / ${(alpha / 255).toFixed(3)})`);
+          colour(bar, row[j]);
           bar.toggleAttribute("data-hidden", !own[j]);
-          bar.toggleAttribute("data-strong", row[j] > 0.45);
-          const short = row[j] >= 0.995 ? (row[j] > 1.005 ? row[j].toFixed(1) : "1.0") : row[j].toFixed(2).slice(1);
-          write(bar, Number.isNaN(row[j]) ? "NaN" : row[j] === 0 ? "0" : short);
+          write(bar, shortText(row[j]));
         });
         const words = verdict(reading, facts.sees[query], count, sum);
         write(says, words);

@@ -13,6 +13,12 @@ export const READING_NAMES = {
   late: ["weights set to 0 where hidden", "after the softmax, too late"],
 };
 
+/** A weight in the least room: "0", ".42", "1.0", "NaN"; ".00" is a little more than nought. */
+export function shortText(weight) {
+  if (weight === 0 || Number.isNaN(weight)) return String(weight);
+  return weight >= 0.995 ? "1.0" : weight.toFixed(2).slice(1);
+}
+
 /** What a reading makes of a row that sees `sees` of `count` keys; `sum` is that of its weights. */
 export function verdict(reading, sees, count, sum) {
   if (sees === count)
