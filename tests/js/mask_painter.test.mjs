@@ -274,6 +274,14 @@ test("a pointer paints with what its first cell became, each cell once, until it
   assert.equal(saves(), before);
 });
 
+test("a token at the side chooses its row, one at the top its column; nothing is painted", async () => {
+  const { root, act, get, now } = draw();
+  await act(root.ofClass("mha-paint-rowheader")[2], "click");
+  await act(root.ofClass("mha-paint-columnheader")[1], "click");
+  assert.deepEqual([get("query"), get("key"), now()], [2, 1, CAUSAL]);
+  assert.equal(text(root, "pair"), "‘a (2)’ may attend to ‘b’: weight 0.333.");
+});
+
 test("a screen reader hears the pair, and the mask where more has changed", () => {
   const before = state([...CAUSAL]);
   assert.equal(words.spoken(before, null), "‘a’ may attend to ‘a’: weight 1.000. It sees 1 key.");

@@ -40,7 +40,7 @@ function render({ model, el }) {
   const help = element("p", {
     id: `${view.id}-paint`,
     class: "mha-paint-help",
-    text: "Click or drag over cells to hide or show them. By keyboard: the arrow keys move, Space hides or shows. Hatched: hidden; else the weight.",
+    text: "Click or drag over cells to hide or show them; click a token to choose its row or column. By keyboard: the arrow keys move, Space hides or shows. Hatched: hidden; else the weight.",
   });
   const root = element(
     "div",

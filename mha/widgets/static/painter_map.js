@@ -73,6 +73,8 @@ export function painterMap({ id, names, on, put, paint }) {
       brush = null;
     });
   }
+  heads.rows.forEach((head, i) => on(head, "click", () => put({ query: i })));
+  heads.columns.forEach((head, j) => on(head, "click", () => put({ key: j })));
   cells.forEach(({ cell }, at) => {
     const here = [Math.floor(at / count), at % count];
     on(cell, "keydown", (event) => {
